@@ -25,6 +25,7 @@ Vector = npt.NDArray[np.float32]
 
 BUNDLED_NAME = "Bundled"
 BUNDLED_BATCH = 32  # texts; they are padded to the longest of a batch
+NAME = 2  # words that a name in capitals has at most
 REMOTE_BATCH = 64
 PATIENT, HURRIED = 60.0, 5.0  # seconds for an answer: while a file is indexed; while somebody waits for results
 HALVINGS = 3
@@ -104,10 +105,17 @@ class _Bundled:
         order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
         vectors: list[Vector | None] = [None] * len(texts)
         if order:
-            found = self._loaded().embed([texts[at] for at in order], batch_size=BUNDLED_BATCH)
+            found = self._loaded().embed([_small(texts[at]) for at in order], batch_size=BUNDLED_BATCH)
             for at, vector in zip(order, found, strict=True):
                 vectors[at] = _unit(vector)
         return vectors
+
+
+def _small(text: str) -> str:
+    """With lines of capitals in small letters: the bundled tokenizer knows few words in capitals and makes syllables of
+    the others, which say nothing. A line of a word or two stays, as it may be a name such as NATO."""
+    lines = text.split("\n")
+    return "\n".join(line.lower() if line.isupper() and len(line.split()) > NAME else line for line in lines)
 
 
 @lru_cache(maxsize=8)

@@ -13,12 +13,11 @@ from django.db.models import QuerySet
 
 from files.index.language import readable
 from files.index.lexemes import lexemes_of
-from files.index.ranking import Collection, Postings, idf_of, postings, saturated
+from files.index.ranking import Collection, Postings, Query, idf_of, positions_of, postings, saturated
 from files.models import Chunk, File
 
 FEWEST = 100  # visible chunks; among fewer, the best ones are nearly all there are
-BEST, WORDS = 5, 20  # chunks that are listened to, and words that they add
-CANDIDATES = 35  # of these words, before it is known how rare each is
+BEST, WORDS = 5, 35  # chunks that are listened to, and words that they add
 OWN_SHARE = 0.4  # of the query's own words in the weights
 PULL = 0.3  # of the best chunks' vectors, the query's being 1
 
@@ -42,39 +41,37 @@ def listened_to(best: Iterable[int]) -> list[Chunk]:
 
 
 def added(
-    positions: Mapping[str, int],
+    query: Query,
     entries: Postings,
     counts: Mapping[int, float],
     best: Sequence[Chunk],
     files: QuerySet[File],
     collection: Collection,
 ) -> Added:
-    """What the best chunks add to a query of lexemes at these `positions`, with these postings; `counts`: how much each
-    chunk counts, by its id.
-
-    The postings of all candidates come at once: how many chunks have a word is then known, too.
-    """
+    """What the best chunks add to a query whose words have these postings; `counts`: how much each chunk counts, by its
+    id. How rare an added word is counts, too, and is known once its postings are there."""
+    positions = positions_of(query.words)
     own = set(positions.values())
-    candidates = _candidates(counts, best, collection)
-    fresh = (lexeme for lexeme in candidates if lexeme not in positions)
+    weightiest = _weightiest(counts, best, collection)
+    fresh = (lexeme for lexeme in weightiest if lexeme not in positions)
     new = {lexeme: at for at, lexeme in enumerate(fresh, max(own, default=0) + 1)}
     weighed: dict[int, float] = defaultdict(float)
-    for lexeme, weight in candidates.items():
+    for lexeme, weight in weightiest.items():
         weighed[positions[lexeme] if lexeme in positions else new[lexeme]] += weight
     found = {**entries, **postings(files, new)}
     rare = {at: weight * idf_of(collection.chunks, len(found[at])) for at, weight in weighed.items() if at in found}
-    chosen = sorted(rare.items(), key=lambda each: (-each[1], each[0]))[:WORDS]
-    if not own or not chosen:
-        return Added(entries, {})
-    share = (1 - OWN_SHARE) * len(own) / sum(weight for _, weight in chosen)
-    weights = dict.fromkeys(own, OWN_SHARE)
-    for at, weight in chosen:
+    if not own or not rare:
+        return Added(entries, query.weights)
+    said = {at: query.weights.get(at, 1.0) for at in own}
+    share = (1 - OWN_SHARE) * sum(said.values()) / sum(rare.values())
+    weights = {at: OWN_SHARE * weight for at, weight in said.items()}
+    for at, weight in rare.items():
         weights[at] = weights.get(at, 0.0) + share * weight
     return Added({at: each for at, each in found.items() if at in weights}, weights)
 
 
-def _candidates(counts: Mapping[int, float], chunks: Sequence[Chunk], collection: Collection) -> dict[str, float]:
-    """The weightiest lexemes of these chunks, before it is known how rare they are."""
+def _weightiest(counts: Mapping[int, float], chunks: Sequence[Chunk], collection: Collection) -> dict[str, float]:
+    """Lexemes of these chunks, by how often they are in them and how much each chunk counts."""
     average = collection.words / collection.chunks
     weights: dict[str, float] = defaultdict(float)
     for language in sorted({chunk.file.language for chunk in chunks}):
@@ -85,4 +82,4 @@ def _candidates(counts: Mapping[int, float], chunks: Sequence[Chunk], collection
             found = Counter(lexeme for word in words for lexeme in known[word])
             for lexeme, frequency in found.items():
                 weights[lexeme] += counts[pk] * saturated(frequency, found.total(), average)
-    return dict(sorted(weights.items(), key=lambda each: (-each[1], each[0]))[:CANDIDATES])
+    return dict(sorted(weights.items(), key=lambda each: (-each[1], each[0]))[:WORDS])

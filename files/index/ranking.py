@@ -47,7 +47,7 @@ WITH searched AS (
     SELECT language, sum(indexed_chunks) AS chunks, sum(indexed_words) AS words FROM files_file
     WHERE id IN ({seen}) AND indexed_chunks > 0 GROUP BY language
 )
-SELECT language, chunks, words, query.at, query.lexeme, query.positions[1],
+SELECT language, chunks, words, query.at, query.lexeme, query.positions[1], cardinality(query.positions),
     (SELECT version FROM llm_workspaceversion),
     ARRAY(SELECT id FROM files_embedder AS one WHERE EXISTS (SELECT FROM files_chunk WHERE embedder_id = one.id))
 FROM searched LEFT JOIN LATERAL (
@@ -58,6 +58,7 @@ FROM searched LEFT JOIN LATERAL (
 """
 
 Words = Mapping[str, Mapping[str, int]]
+_Found = tuple[int, str, str, int]  # a lexeme of a query: its first position, language, itself, how often it is there
 Postings = Mapping[int, npt.NDArray[np.void]]  # the entries of all files, by the word's position
 
 
@@ -71,11 +72,20 @@ class Collection:
 
 
 @dataclass(frozen=True, slots=True)
+class Query:
+    """`weights`: of words that are in it more than once, by their position; the others weigh 1."""
+
+    text: str
+    words: Words
+    weights: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
-    """What is searched in, the words of each query, and the `embedders` that any chunk has a vector of."""
+    """What is searched in, the queries, and the `embedders` that any chunk has a vector of."""
 
     collection: Collection
-    words: list[Words]
+    queries: list[Query]
     embedders: list[Embedder]
 
 
@@ -84,7 +94,7 @@ def asked(files: QuerySet[File], queries: Sequence[str]) -> Asked:
     try:
         seen, given = files.order_by().values("pk").query.sql_with_params()
     except EmptyResultSet:
-        return Asked(Collection(0, 0, ()), [{} for _ in queries], [])
+        return Asked(Collection(0, 0, ()), [Query(query, {}, {}) for query in queries], [])
     with connection.cursor() as cursor:
         cursor.execute(ASKED.format(seen=seen), [*given, [readable(query) for query in queries]])
         rows = cursor.fetchall()
@@ -92,24 +102,32 @@ def asked(files: QuerySet[File], queries: Sequence[str]) -> Asked:
     languages = tuple(sorted(sizes))
     chunks, words = (sum(size[at] for size in sizes.values()) for at in (0, 1))
     collection = Collection(chunks, words, languages)
-    found: list[list[tuple[int, str, str]]] = [[] for _ in queries]
-    for language, _, _, at, lexeme, position, *_ in rows:
+    found: list[list[_Found]] = [[] for _ in queries]
+    for language, _, _, at, lexeme, position, times, *_ in rows:
         if at is not None:
-            found[at - 1].append((position, language, lexeme))
-    version, ids = rows[0][6:] if rows else (None, [])
-    return Asked(collection, [_words(each, languages) for each in found], embedders_of(ids, version) if ids else [])
+            found[at - 1].append((position, language, lexeme, times))
+    version, ids = rows[0][7:] if rows else (None, [])
+    read = [_query(*each, languages) for each in zip(queries, found, strict=True)]
+    return Asked(collection, read, embedders_of(ids, version) if ids else [])
 
 
-def _words(found: list[tuple[int, str, str]], languages: Group[str]) -> Words:
-    """For each language the lexemes of the query with their first position, which is the same word in every language;
-    `found` are these as (position, language, lexeme).
+def _query(text: str, found: list[_Found], languages: Group[str]) -> Query:
+    weights: dict[int, float] = {}
+    for position, _, _, times in found:
+        if times > 1:
+            weights[position] = max(math.sqrt(times), weights.get(position, 1.0))
+    return Query(text, _words(found, languages), weights)
+
+
+def _words(found: list[_Found], languages: Group[str]) -> Words:
+    """For each language the lexemes of the query with their first position, which is the same word in every language.
 
     The stop words of the language that has most of them in the query are no words for `simple` either, which has none:
     where a few of its chunks stand among many English ones, “what is the” would seem rare and important.
     """
     words: dict[str, dict[str, int]] = {name: {} for name in languages}
     kept: dict[str, set[int]] = defaultdict(set)
-    for position, name, lexeme in sorted(found):
+    for position, name, lexeme, _ in sorted(found):
         kept[name].add(position)
         if len(words[name]) < MAX_TERMS:
             words[name][lexeme] = position
@@ -148,9 +166,10 @@ class Scores:
         return np.where(self.chunks[places] == wanted, self.scores[places], 0.0)
 
 
-def bm25(files: QuerySet[File], words: Words, collection: Collection) -> Scores:
-    """Robertson and Zaragoza (2009), with Lucene's idf, which is never negative."""
-    return scored(postings(files, positions_of(words)), collection, {})
+def bm25(files: QuerySet[File], query: Query, collection: Collection) -> Scores:
+    """Robertson and Zaragoza (2009), with Lucene's idf, which is never negative; what a query says again counts more,
+    by the square root of how often."""
+    return scored(postings(files, positions_of(query.words)), collection, query.weights)
 
 
 def positions_of(words: Words) -> dict[str, int]:

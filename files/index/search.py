@@ -27,12 +27,12 @@ from files.index.embedders import HURRIED, Vector, embed
 from files.index.language import UNSPACED_RUN
 from files.index.ledger import NOBODY, Payer
 from files.index.lexemes import lexemes_of
-from files.index.ranking import Asked, Words
+from files.index.ranking import Asked, Query
 from files.models import Chunk, Embedder, File, FileText
 
 log = logging.getLogger(__name__)
 
-WORDS_SHARE, MEANING_SHARE = 0.55, 0.45
+WORDS_SHARE, MEANING_SHARE = 0.65, 0.35
 POOL = 100  # the best of each ranking are mixed
 MAX_LIMIT = 100
 MAX_QUERY = 2_000  # characters that are read
@@ -111,10 +111,10 @@ def search_many(*, queries: Sequence[str], files: QuerySet[File], limit: int = 1
     scores: dict[int, float] = {}
     cosines: dict[int, float] = {}
     lexemes: dict[str, set[str]] = defaultdict(set)
-    for query, words in zip(cleaned, asked.words, strict=True):
-        for language, found in words.items():
+    for query in asked.queries:
+        for language, found in query.words.items():
             lexemes[language].update(found)
-        for chunk, (score, cosine) in _mixed(query, words, files, asked, payer).items():
+        for chunk, (score, cosine) in _mixed(query, files, asked, payer).items():
             scores[chunk] = max(score, scores.get(chunk, 0.0))
             cosines[chunk] = max(cosine, cosines.get(chunk, 0.0))
     best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:limit]
@@ -126,21 +126,18 @@ def _cleaned(query: str) -> str:
     return query[:MAX_QUERY].replace("\0", " ").encode(errors="replace").decode()
 
 
-def _mixed(
-    query: str, words: Words, files: QuerySet[File], asked: Asked, payer: Payer
-) -> dict[int, tuple[float, float]]:
+def _mixed(query: Query, files: QuerySet[File], asked: Asked, payer: Payer) -> dict[int, tuple[float, float]]:
     """(score, cosine) by chunk id, of the union of the two pools."""
     collection = asked.collection
-    positions = ranking.positions_of(words)
-    entries = ranking.postings(files, positions)
-    bm25 = ranking.scored(entries, collection, {})
-    meanings = _meanings(query, files, asked, bm25.best(POOL), payer)
+    entries = ranking.postings(files, ranking.positions_of(query.words))
+    bm25 = ranking.scored(entries, collection, query.weights)
+    meanings = _meanings(query.text, files, asked, bm25.best(POOL), payer)
     scores = _scores(bm25, meanings)
     if collection.chunks >= feedback.FEWEST and scores:
         order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: feedback.BEST]
         counts = {chunk: math.exp(scores[chunk] - scores[order[0]]) for chunk in order}
         best = feedback.listened_to(counts)
-        added = feedback.added(positions, entries, counts, best, files, collection)
+        added = feedback.added(query, entries, counts, best, files, collection)
         bm25 = ranking.scored(added.entries, collection, added.weights)
         for meaning in meanings:
             meaning.look_again(counts, bm25.best(POOL))

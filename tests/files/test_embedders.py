@@ -48,6 +48,13 @@ def test_a_text_has_the_same_unit_vector_alone_and_among_others_of_any_length() 
         assert vectors_of(Embedder(), text)[0] == pytest.approx(vector, abs=1e-5)
 
 
+def test_a_text_in_capitals_means_the_same_as_in_small_letters() -> None:
+    text = "the treaty was signed by both governments"
+    small, capitals, headed = vectors_of(Embedder(), text, text.upper(), f"NATO\n{text.upper()}")
+    assert capitals == pytest.approx(small, abs=1e-5)
+    assert headed == pytest.approx(vectors_of(Embedder(), f"NATO\n{text}")[0], abs=1e-5)
+
+
 def test_a_text_without_a_word_has_no_vector() -> None:
     first, second, third = client_of(Embedder()).embed(["", "word", " \n"], Read())
     assert first is None

@@ -113,7 +113,7 @@ def _rankings(queries: list[str], files: QuerySet[File]) -> Iterator[tuple[str, 
 
     def words(query: str) -> object:
         asked = ranking.asked(files, [query])
-        return ranking.bm25(files, asked.words[0], asked.collection)
+        return ranking.bm25(files, asked.queries[0], asked.collection)
 
     def vectors(query: str) -> object:
         vector = embed(embedder, [query])[0]
