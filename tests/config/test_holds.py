@@ -132,7 +132,7 @@ def test_a_hold_on_one_conversation_keeps_its_title(people: Callable[..., User])
         update_conversation(user=owner, conversation=held, fields={"title": "Second"})
     for place in (other, unnamed):
         update_conversation(user=owner, conversation=place, fields={"title": "Second"})
-    titles = {pk: title for pk, title in Conversation.objects.filter(owner=owner).values_list("pk", "title")}
+    titles = dict(Conversation.objects.filter(owner=owner).values_list("pk", "title"))
     assert titles == {held.pk: "First", other.pk: "Second", unnamed.pk: "Second"}
 
 

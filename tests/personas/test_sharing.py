@@ -168,7 +168,6 @@ def test_the_page_asks_before_a_persona_is_handed_over(olga: User, binh: User, p
     assert persona.owner == binh
 
 
-
 def test_pages_say_by_whom_it_is_shared_and_offer_what_the_role_lets_one_do(
     olga: User, binh: User, persona: Persona
 ) -> None:
