@@ -181,8 +181,8 @@ class Used:
 
 def _column(lookup: str) -> str:
     """Of `ModelCall`: the one that a look-up begins with."""
-    column: str = ModelCall._meta.get_field(lookup.partition("__")[0]).attname
-    return column
+    field: Any = ModelCall._meta.get_field(lookup.partition("__")[0])
+    return str(field.attname)
 
 
 def _dearest(figures: Figures, key: Any) -> tuple[Any, ...]:
