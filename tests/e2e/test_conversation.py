@@ -1,11 +1,12 @@
 """A person talks with a model in a browser."""
 
 import re
+from uuid import UUID
 
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from core.background import streams
+from chat.realtime import turn_stream
 from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, answer, ask, expect_complete, field, ready, status
 from tests.product import until
 
@@ -135,10 +136,9 @@ def test_what_redis_lost_of_a_growing_answer_comes_from_its_row(visit: OpenBrows
     ask(page, "Words", text=text, interval=0.05)
     expect(answer(page)).to_contain_text("word5")
     sockets[-1].close(code=1012)
-    turn, seen = answer(page).get_attribute("data-turn"), int(answer(page).get_attribute("data-seq") or 0)
-    stream = f"turn:{turn}:wire"
-    until(lambda: int(streams().xrevrange(stream, count=1)[0][0].split("-")[0]) > seen, "there is more than it has")
-    streams().delete(stream)
+    turn, seen = answer(page).get_attribute("data-turn") or "", int(answer(page).get_attribute("data-seq") or 0)
+    next(opened.person.caller.events(turn, after=seen))  # there is more than the page has
+    turn_stream.forget([UUID(turn)])
     lost = True
     # What it takes over at once, it has before the end, and its text then goes on where that ends.
     with page.expect_response(lambda response: "/messages/" in response.url and response.request.method == "GET"):
