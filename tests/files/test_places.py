@@ -5,14 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from django.test import Client
 from PIL import Image, ImageDraw
 
 from files.extraction import process, scans
 from files.extraction.outside import places, recognition
 from files.extraction.outside.places import Place
 from files.extraction.readers.result import Extracted
+from files.models import FileText, RecognisedPage
+from tests.conftest import Person
 from tests.files.test_page_pictures import marked
 from tests.files.test_scans import HEAD, layered, on_the_machine, tesseract
+from tests.projects.uploads import read, uploaded
 
 __all__ = ["on_the_machine"]
 
@@ -150,3 +154,27 @@ def test_a_model_does_not_tell_where_words_stand(tmp_path: Path) -> None:
     sheet().save(path, "PDF")
     found = scans.extract(path, "scan.pdf", recogniser=scans.Recogniser("sees", lambda picture: TEXT))
     assert (TEXT in found.text, found.places) == (True, {})
+
+
+def test_a_scan_opens_at_its_passage_and_its_places_go_with_it(
+    on_the_machine: Path, person: Person, tmp_path: Path
+) -> None:
+    tesseract(on_the_machine, f"cat <<'END'\n{table()}END")
+    path, caller, browser = tmp_path / "scan.pdf", person.caller, Client()
+    browser.force_login(person.user)
+    sheet().save(path, "PDF")
+    file = uploaded(caller, "scan.pdf", path.read_bytes())["id"]
+    start = FileText.objects.get(file=file).text.index("spring.")
+    passage = f"?start={start}&end={start + len('spring.')}"
+    picture = caller.http.get(f"files/{file}/pages/1/picture/{passage}")
+    assert near(marked(Image.open(io.BytesIO(picture.content)).convert("RGB")), SPRING)
+    page = browser.get(f"/files/{file}/{passage}").content.decode()
+    assert 'alt="Page 1, on which is marked: spring."' in page and "is not marked" not in page
+    caller.post(f"files/{file}/reread/", {})
+    read(caller, file)
+    assert RecognisedPage.objects.filter(file=file).count() == 1  # those of the reading before are gone
+    assert caller.http.delete(f"files/{uploaded(caller, 'again.pdf', path.read_bytes())['id']}/").status_code == 204
+    assert RecognisedPage.objects.filter(file__owner=person.user).count() == 1
+    RecognisedPage.objects.filter(file=file).delete()
+    page = browser.get(f"/files/{file}/{passage}").content.decode()
+    assert 'alt="Page 1"' in page and "The passage is not marked" in page
