@@ -23,7 +23,7 @@ from files.extraction.readers.result import Extracted, ExtractionError
 from files.extraction.scans import Recogniser, extract
 from files.index import chunking
 from files.index.chunks import chunks_of
-from files.models import Chunk, File, FileText
+from files.models import Chunk, File, FileText, RecognisedPage
 from llm import tokens
 from llm.models import Model
 
@@ -213,6 +213,10 @@ def _store(file: File, extracted: Extracted) -> bool:
             if extracted.shown:
                 storage.keep_shown(file.sha256, extracted.shown)
             FileText.objects.update_or_create(file=file, defaults={"text": extracted.text, "spans": extracted.spans})
+            RecognisedPage.objects.filter(file=file).delete()
+            RecognisedPage.objects.bulk_create(
+                RecognisedPage(file=file, page=number + 1, places=places) for number, places in extracted.places.items()
+            )
             Chunk.objects.filter(file=file).delete()
             Chunk.objects.bulk_create(chunks, batch_size=500)
             _tell(file, "file.ready", status)

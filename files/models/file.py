@@ -145,6 +145,18 @@ class FileText(models.Model):
         return f"text of {self.file_id}"
 
 
+class RecognisedPage(models.Model):
+    """Where the words stand that were recognised on the picture of a page (from 1), as `outside.places.packed`."""
+
+    pk = models.CompositePrimaryKey("file_id", "page")
+    file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="+", db_index=False)
+    page = models.PositiveIntegerField()
+    places = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"page {self.page} of {self.file_id}"
+
+
 class Embedder(models.Model):
     """What turns text into vectors. One is active; chunks of another are embedded anew by `manage.py reembed`."""
 

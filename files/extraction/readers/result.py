@@ -82,7 +82,8 @@ class Extracted:
     are those of an image, which has no text. `encoding` is that of plain text, by Python's name for it. `left_out` are
     keys of `LEFT_OUT`: what the file has besides, and how much of it. `shown` is another form of it, if people and
     models are shown that: a JPEG, a PNG or, of several pages, a PDF. `layered` are the pages, counted from 0, that are
-    pictures and have text all the same.
+    pictures and have text all the same. `places` of pages, counted from 0: where the words of those that were
+    recognised stand, as `outside.places.packed`.
     """
 
     media_type: str
@@ -94,6 +95,7 @@ class Extracted:
     left_out: dict[str, int] = field(default_factory=dict)
     shown: bytes = b""
     layered: list[int] = field(default_factory=list)
+    places: dict[int, bytes] = field(default_factory=dict)
 
     @property
     def notes(self) -> list[str]:
