@@ -58,6 +58,7 @@ class File(models.Model):
 
     UNREAD = (Status.UPLOADED, Status.PROCESSING)
     LOCKED = ("encrypted", "wrong_password")  # codes of errors that a password helps against
+    HOLDS_LOCKED = "locked_inside"  # the code of a file that was read, and holds others that a password closes
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="files")
@@ -122,6 +123,11 @@ class File(models.Model):
     def locked(self) -> bool:
         """Whether it could not be read for want of its password."""
         return self.status == self.Status.FAILED and self.error_code in self.LOCKED
+
+    @property
+    def opens_further(self) -> bool:
+        """Whether it was read, and holds files that a password would open."""
+        return not self.unread and self.error_code == self.HOLDS_LOCKED
 
     @property
     def unread(self) -> bool:

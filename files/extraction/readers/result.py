@@ -18,7 +18,9 @@ _UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 SENTENCES = {
     "encrypted": "It is protected with a password. Open its page to enter the password.",
-    "locked_inside": "It is protected with a password. Upload it by itself and enter the password on its page.",
+    "locked_inside": "It is protected with a password. Enter it on the page of the file that this one is in.",
+    "wrong_inside": "The password does not open it. Enter its own on the page of the file that this one is in.",
+    "untried_inside": "It is protected with a password, and so are too many beside it. Upload it by itself.",
     "wrong_password": "This password does not open it. Enter the right one on its page.",
     "protected": "It is protected in a way that cannot be opened here. Remove the protection and upload it again.",
     "damaged": "It is damaged, so it cannot be opened. Upload an intact copy.",
