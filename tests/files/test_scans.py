@@ -12,9 +12,9 @@ from PIL import Image
 from core.errors import ProductError
 from files.extraction import scans
 from files.extraction.outside import programs, recognition
+from files.extraction.outside.places import RECOGNISED
 from files.extraction.process import layers_that_hold
 from files.extraction.readers.result import Extracted, ExtractionError
-from files.extraction.scans import RECOGNISED
 from tests.files import samples
 
 HEAD = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext"
@@ -28,8 +28,9 @@ TABLE = "\n".join(
 
 
 def test_words_become_lines_and_paragraphs_and_specks_are_left_out() -> None:
-    assert recognition.read(TABLE) == recognition.Recognised('Twelve ducks\n"here\n\nFour', 88.0)
-    assert recognition.read(HEAD) == recognition.Recognised("", 0.0)
+    read = recognition.read(TABLE)
+    assert (read.text, read.confidence, len(read.places)) == ('Twelve ducks\n"here\n\nFour', 88.0, 4)
+    assert recognition.read(HEAD) == recognition.Recognised("", 0.0, [])
 
 
 def tesseract(folder: Path, then: str) -> None:
@@ -158,7 +159,7 @@ def test_a_model_that_fails_three_times_is_asked_no_more() -> None:
     recogniser = scans.Recogniser("sees", ask)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "")
-        assert [recogniser.text(bytes([number])) for number in range(5)] == [""] * 5
+        assert [recogniser.page(bytes([number])).text for number in range(5)] == [""] * 5
     assert (len(asked), recogniser.failed) == (3, 5)
 
 
