@@ -41,9 +41,10 @@ def extract(path: Path, name: str, encoding: str = "", password: str = "") -> Ex
     return result.decoded(output)
 
 
-def page_of(path: Path, number: int, password: str = "") -> tuple[int, bytes]:
-    """How many pages a PDF has, and this one, counted from 0, as PNG. Raises `ExtractionError`."""
-    return _drawn(path, number, "recognised", password, ("", 0, ()))
+def page_of(path: Path, number: int, password: str = "", *, turned: bool = False) -> tuple[int, bytes]:
+    """How many pages a PDF has, and this one, counted from 0, as PNG; `turned`: upside down. Raises
+    `ExtractionError`."""
+    return _drawn(path, number, "turned" if turned else "recognised", password, ("", 0, ()))
 
 
 def shown_page(

@@ -1,8 +1,9 @@
 """`python -m files.extraction.render PATH PARENT PAGE PURPOSE`: confined, draws one page of a PDF.
 
-Writes a line with the number of its pages, then the page, counted from 0: `recognised` as a sharp grey PNG, `shown` as
-a JPEG in its colours. From its standard input it reads a password, in a line, and as JSON, in another, the passage that
-is marked on what is shown, how many letters and digits are expected before it, and places that are marked, too.
+Writes a line with the number of its pages, then the page, counted from 0: `recognised` as a sharp grey PNG, `turned` as
+the same upside down, `shown` as a JPEG in its colours. From its standard input it reads a password, in a line, and as
+JSON, in another, the passage that is marked on what is shown, how many letters and digits are expected before it, and
+places that are marked, too.
 """
 
 import json
@@ -21,9 +22,9 @@ from files.extraction.pdfium import passages
 from files.extraction.process import LOCKED
 
 MEMORY = 1 << 30  # bytes of address space
-RECOGNISED, SHOWN = "recognised", "shown"
-DOTS = {RECOGNISED: 200, SHOWN: 150}  # an inch
-MOST_PIXELS = {RECOGNISED: 12_000_000, SHOWN: 6_000_000}
+RECOGNISED, TURNED, SHOWN = "recognised", "turned", "shown"
+DOTS = {RECOGNISED: 200, TURNED: 200, SHOWN: 150}  # an inch
+MOST_PIXELS = {RECOGNISED: 12_000_000, TURNED: 12_000_000, SHOWN: 6_000_000}
 _POINTS = 72  # an inch
 _QUALITY = 82  # of a JPEG
 _YELLOW, _AROUND = (255, 225, 110), 2  # a marker pen's; pixels that it goes beyond the letters
@@ -47,7 +48,8 @@ def drawn(document: pypdfium2.PdfDocument, number: int, purpose: str, marked: Ma
     page = document[number]
     width, height = page.get_size()
     scale = min(DOTS[purpose] / _POINTS, (MOST_PIXELS[purpose] / max(width * height, 1)) ** 0.5)
-    bitmap = page.render(scale=scale, grayscale=purpose == RECOGNISED, rev_byteorder=True)
+    rotation = 180 if purpose == TURNED else 0
+    bitmap = page.render(scale=scale, rotation=rotation, grayscale=purpose != SHOWN, rev_byteorder=True)
     picture: Image.Image = bitmap.to_pil()
     if marked.passage:
         place = bitmap.get_posconv(page)
@@ -88,7 +90,7 @@ if __name__ == "__main__":
     except (pypdfium2.PdfiumError, IndexError) as error:
         sys.exit(LOCKED if getattr(error, "err_code", None) == raw.FPDF_ERR_PASSWORD else FAILED)
     sys.stdout.buffer.write(b"%d\n" % len(document))
-    if purpose == RECOGNISED:
+    if purpose != SHOWN:
         picture.save(sys.stdout.buffer, "PNG")
     else:
         picture.convert("RGB").save(sys.stdout.buffer, "JPEG", quality=_QUALITY, optimize=True)

@@ -17,7 +17,7 @@ from files.extraction.readers.result import Extracted, ExtractionError, paged
 
 # Measured on nine scans of public sets that have a text: recognised with 79 to 95 % in a language that is installed,
 # they agree in .95 and more of their words; in one that is not (68 %), in .13, and that is no reason to believe it.
-_SURE, _ENOUGH, _FITS = 80, 20, 0.6  # percent; words; share of them
+_ENOUGH, _FITS = 20, 0.6  # words; share of them
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _FAILURES = 3  # pages that a model may fail at, one after the other, before it is asked no more
 Progress = Callable[[int, int], None]  # which of the pages to be recognised comes next, and of how many
@@ -45,8 +45,8 @@ class Recogniser:
     def available(self) -> bool:
         return self.ask is not None or recognition.available()
 
-    def page(self, picture: bytes) -> Seen:
-        """Raises `ExtractionError`."""
+    def page(self, picture: bytes, turned: Callable[[], bytes] | None = None) -> Seen:
+        """`turned` gives the picture upside down. Raises `ExtractionError`."""
         if self.ask is not None and self.in_a_row < _FAILURES:
             try:
                 found = self.ask(picture)
@@ -56,7 +56,7 @@ class Recogniser:
                 self.in_a_row = 0
                 return Seen(f"{RECOGNISED}: {self.model}]\n\n{found}" if found else "")
         self.failed += self.ask is not None
-        return _said(recognition.recognised(picture)) if recognition.available() else Seen()
+        return _said(recognition.recognised(picture, turned)) if recognition.available() else Seen()
 
 
 def extract(
@@ -133,9 +133,14 @@ class _Pages:
     def _seen(self, number: int) -> Seen:
         """Empty for a page on which no word was found, or that failed."""
         try:
-            return self.recogniser.page(process.page_of(self.path, number, self.password)[1])
+            return self.recogniser.page(*_pictures(self.path, number, self.password))
         except ExtractionError:
             return Seen()
+
+
+def _pictures(path: Path, number: int, password: str) -> tuple[bytes, Callable[[], bytes]]:
+    """Of a page, and what draws it upside down."""
+    return process.page_of(path, number, password)[1], lambda: process.page_of(path, number, password, turned=True)[1]
 
 
 def _places(seen: Mapping[int, Seen]) -> dict[int, bytes]:
@@ -165,12 +170,12 @@ def _relayered(path: Path, found: Extracted, password: str) -> Extracted:
 def _better(path: Path, number: int, layer: str, password: str) -> Seen:
     """What is recognised on a page, if it is sure and most of its words are not in the page's own text; else empty."""
     try:
-        seen = recognition.recognised(process.page_of(path, number, password)[1])
+        seen = recognition.recognised(*_pictures(path, number, password))
     except ExtractionError:
         return Seen()
     words, known = _WORD.findall(seen.text.lower()), set(_WORD.findall(layer.lower()))
     agreeing = sum(word in known for word in words)
-    sure = seen.confidence >= _SURE and len(words) >= _ENOUGH
+    sure = seen.confidence >= recognition.SURE and len(words) >= _ENOUGH
     return _said(seen) if sure and agreeing < _FITS * len(words) else Seen()
 
 

@@ -5,8 +5,8 @@ import io
 import subprocess
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +22,7 @@ _APART = (_TURNED, "equ")  # what is listed with the languages and is none
 _PAGE, _WORD = "1", "5"  # the levels of rows
 _LEAST = 30  # percent: what is less sure than this is no word but a speck
 _LISTING_SECONDS = 20
+SURE = 80  # percent; what is less sure may stand upside down
 
 _Row = Mapping[str, str]
 
@@ -33,6 +34,11 @@ class Recognised:
     text: str
     confidence: float
     places: Sequence[Place] = ()
+
+    @property
+    def weight(self) -> float:
+        """What speaks for it: how many words, and how sure they are."""
+        return self.confidence * len(places.words(self.text))
 
 
 def available() -> bool:
@@ -52,8 +58,23 @@ def _installed(program: str) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, told.stdout.splitlines()[1:])))
 
 
-def recognised(picture: bytes) -> Recognised:
-    """Raises what `programs.run` raises."""
+def recognised(picture: bytes, turned: Callable[[], bytes] | None = None) -> Recognised:
+    """What stands on a picture, or on the same upside down (`turned`), which is looked at where the first is not sure:
+    of a few words Tesseract does not notice that. It does read lines that lie on their side. Raises what `programs.run`
+    and `turned` raise."""
+    seen = _seen(picture)
+    if turned is None or not 0 < seen.confidence < SURE:
+        return seen
+    other = _seen(turned())
+    return replace(other, places=list(map(_turned, other.places))) if other.weight > seen.weight else seen
+
+
+def _turned(place: Place) -> Place:
+    left, top, right, bottom = (WHOLE - edge for edge in place)
+    return Place(right, bottom, left, top)
+
+
+def _seen(picture: bytes) -> Recognised:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "page.png").write_bytes(picture)
