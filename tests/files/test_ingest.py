@@ -170,7 +170,7 @@ def test_passwords_open_one_file_after_another_in_an_archive(person: Person, cap
     file = settled(upload(person, samples.archive({**members, "c.txt": "Words."}), "all.zip"))
     api = partial(person.caller.get, f"files/{file.pk}/")
     assert (file.status, file.error_code, api()["locked"]) == ("ready", "locked_inside", True)
-    assert file.error == "Files in it that a password still closes: a.docx, b.docx. Enter it on its page."
+    assert file.error == "Files in it that a password still closes: a.docx, b.docx. Enter the password on its page."
     browser = Client()
     browser.force_login(person.user)
     page = browser.get(f"/files/{file.pk}/").content.decode()

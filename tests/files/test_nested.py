@@ -114,7 +114,10 @@ def test_a_password_opens_what_is_protected_in_an_archive_and_the_rest_is_named(
     assert first.endswith("password. Enter it on the page of the file that this one is in.]")
     assert second == "# b.txt\n\nWords."
     assert (closed.names(found), found.left_out) == (["a.docx", "c.xlsx"], {})
-    assert closed.told(found) == "Files in it that a password still closes: a.docx, c.xlsx. Enter it on its page."
+    assert (
+        closed.told(found)
+        == "Files in it that a password still closes: a.docx, c.xlsx. Enter the password on its page."
+    )
     opened = read(secrets(), password="tëst 1")
     first, second, third = pages(opened)
     assert (first, second) == ("# a.docx\n\nThe first secret.", "# b.txt\n\nWords.")
