@@ -33,13 +33,16 @@ class FileSerializer(serializers.ModelSerializer[File]):
         source="token_count", read_only=True, allow_null=True, help_text="Null until they are counted."
     )
     error = serializers.SerializerMethodField(help_text="Why it failed.")
+    locked = serializers.SerializerMethodField(
+        help_text="Whether a password, sent to `reread`, may open it, or files in it that are still closed."
+    )
     note = serializers.SerializerMethodField(help_text="What was left out of a file that could be read.")
 
     class Meta:
         model = File
         fields: ClassVar = [
             "id", "name", "status", "tokens", "size", "media_type", "pages", "width", "height", "encoding",
-            "searchable", "error", "note", "created",
+            "searchable", "locked", "error", "note", "created",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -47,6 +50,9 @@ class FileSerializer(serializers.ModelSerializer[File]):
     def get_error(self, file: File) -> dict[str, str] | None:
         failed = file.status == File.Status.FAILED
         return {"code": file.error_code, "detail": translated(file.error)} if failed else None
+
+    def get_locked(self, file: File) -> bool:
+        return file.locked or file.opens_further
 
     def get_note(self, file: File) -> str:
         return "" if file.status == File.Status.FAILED else "\n".join(map(translated, file.error.splitlines()))
@@ -65,7 +71,8 @@ class RereadSerializer(serializers.Serializer[dict[str, Any]]):
         allow_blank=True,
         trim_whitespace=False,
         write_only=True,
-        help_text="Of a protected PDF, file of Office or LibreOffice, or ZIP. It is kept for this reading only.",
+        help_text="Of a protected PDF, file of Office or LibreOffice, or of files in an archive or a letter. "
+        "It is kept for this reading only; what another one has opened in an archive stays open.",
     )
 
 

@@ -19,11 +19,12 @@ from accounts.models.workspace import workspace_at
 from accounts.webhooks.services import emit
 from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
 from files import passwords, storage
+from files.extraction.nested import closed
 from files.extraction.readers.result import Extracted, ExtractionError
 from files.extraction.scans import Recogniser, extract
 from files.index import chunking
 from files.index.chunks import chunks_of
-from files.models import Chunk, File, FileText
+from files.models import Chunk, File, FileText, RecognisedPage
 from llm import tokens
 from llm.models import Model
 
@@ -144,7 +145,13 @@ def _outcome(file: File) -> bool:
         return _fail(file, error.code, error.sentence)
     except FileNotFoundError:
         return _fail(file, "lost", LOST)
-    return _store(file, extracted)
+    return _store(file, _with_opened(file, extracted))
+
+
+def _with_opened(file: File, extracted: Extracted) -> Extracted:
+    """With what another password has opened in it before."""
+    before = FileText.objects.filter(file=file).first() if closed.names(extracted) else None
+    return closed.with_opened(extracted, before.text, before.spans) if before else extracted
 
 
 def _recogniser(file: File) -> Recogniser:
@@ -193,6 +200,7 @@ def _store(file: File, extracted: Extracted) -> bool:
     size = _tokens(extracted)
     limit = largest_input()
     status = File.Status.TOO_LONG if limit is not None and size > limit else File.Status.READY
+    still_closed = closed.told(extracted)
     chunks = chunks_of(file, extracted.media_type, extracted.text, extracted.spans)
     with transaction.atomic():
         done = _finish(
@@ -203,8 +211,8 @@ def _store(file: File, extracted: Extracted) -> bool:
             pages=len(extracted.spans),
             width=extracted.width,
             height=extracted.height,
-            error_code="",
-            error="\n".join(extracted.notes),
+            error_code=File.HOLDS_LOCKED if still_closed else "",
+            error="\n".join(filter(None, (*extracted.notes, still_closed))),
             encoding=extracted.encoding,
             chunker=chunking.VERSION,
             heartbeat=Now() if chunks else None,  # without one, the sweeper has nothing to do here
@@ -213,6 +221,10 @@ def _store(file: File, extracted: Extracted) -> bool:
             if extracted.shown:
                 storage.keep_shown(file.sha256, extracted.shown)
             FileText.objects.update_or_create(file=file, defaults={"text": extracted.text, "spans": extracted.spans})
+            RecognisedPage.objects.filter(file=file).delete()
+            RecognisedPage.objects.bulk_create(
+                RecognisedPage(file=file, page=number + 1, places=places) for number, places in extracted.places.items()
+            )
             Chunk.objects.filter(file=file).delete()
             Chunk.objects.bulk_create(chunks, batch_size=500)
             _tell(file, "file.ready", status)

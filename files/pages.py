@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from io import SEEK_END
 from typing import IO, Any
@@ -20,10 +20,10 @@ from core.errors import ProductError
 from core.requests import identifier
 from files import services, storage
 from files.extraction import process
+from files.extraction.outside.places import RECOGNISED, Place, of_passage, unpacked
 from files.extraction.readers.result import ExtractionError
-from files.extraction.scans import RECOGNISED
 from files.ingest import LOST
-from files.models import File, FileText
+from files.models import File, FileText, RecognisedPage
 from files.models.file import Uses
 
 WINDOW = 60_000  # characters shown at a time
@@ -127,6 +127,18 @@ class Reading:
         before, passage, _ = self._with_text([piece])[0].marked(start, end)
         return passage, before
 
+    def places(self, page: int, before: str, passage: str) -> list[Place]:
+        """Where a passage stands on a page that was recognised, if that is known; `before` is the text before it."""
+        kept = RecognisedPage.objects.filter(file=self.file, page=page).values_list("places", flat=True)
+        packed = kept.first() if passage else None
+        return of_passage(unpacked(bytes(packed)), before, passage) if packed else []
+
+    def without_places(self, pieces: Iterable[Piece]) -> set[int]:
+        """Pages whose text was recognised without telling where its words stand, so that nothing is marked on them."""
+        recognised = {piece.page for piece in pieces if piece.recognised}
+        known = RecognisedPage.objects.filter(file=self.file, page__in=recognised).values_list("page", flat=True)
+        return recognised - set(known) if recognised else set()
+
     def at(self, position: int) -> Window:
         """The window that holds the character at `position`; the last one for a position beyond the end."""
         windows = self._windows
@@ -195,7 +207,8 @@ def _streamed(content: IO[bytes], media_type: str, name: str, size: int) -> Stre
 
 
 def picture(file: File, page: int, passage: tuple[int, int] | None = None) -> HttpResponse:
-    """A page of a PDF as JPEG, with the characters [start, end) of the file's text marked on it where they are found.
+    """A page of a PDF as JPEG, with the characters [start, end) of the file's text marked on it where they are found,
+    or where the words stand that were recognised on it.
 
     Pages count from 1. The caller has checked who may see the file. Raises `no_pictures` (409) for what has no such
     pages, `no_such_page` (404), `not_drawn` (422) for a page that cannot be drawn, `busy` (503), `file_lost` (404).
@@ -203,13 +216,16 @@ def picture(file: File, page: int, passage: tuple[int, int] | None = None) -> Ht
     if not file.pictured:
         sentence = "Only pages of PDFs are shown as pictures. Read its text, or download the original."
         raise ProductError("no_pictures", sentence, status=409)
-    marked, before = Reading(file).on_page(page, *(passage or (0, 0)))
+    reading = Reading(file)
+    marked, before = reading.on_page(page, *(passage or (0, 0)))
+    where = reading.places(page, before, marked)
+    marked = "" if where else marked[:LONGEST_MARKED]
     if not _drawing.acquire(timeout=PATIENCE):
         sentence = "Too many pages are being drawn at the moment. Try again in a few seconds."
         raise ProductError("busy", sentence, status=503, retry_after=5)
     try:
         with storage.local_path(file, shown=file.converted) as path:
-            drawn = process.shown_page(path, page - 1, marked[:LONGEST_MARKED], sum(map(str.isalnum, before)))
+            drawn = process.shown_page(path, page - 1, marked, sum(map(str.isalnum, before)), where)
     except ExtractionError as error:
         raise ProductError("not_drawn", LOCKED if error.code == "encrypted" else UNDRAWN, status=422) from error
     except FileNotFoundError as error:

@@ -144,8 +144,8 @@ def reread(*, user: User, file: File, encoding: str = "", password: str = "") ->
     """Reads a file once more, from its bytes: text, tokens and chunks are made anew.
 
     `encoding` is that of a text, as a key of `ENCODINGS`; empty, it is found. `password` is that of a protected file,
-    kept for this reading only. Raises `unknown_encoding`, `bad_password`, `being_read` (409) for a file that is being
-    read already.
+    or of files in it, kept for this reading only. Raises `unknown_encoding`, `bad_password`, `being_read` (409) for a
+    file that is being read already.
     """
     _require_owner(user, file)
     if len(password) > passwords.MOST or not password.isprintable():

@@ -81,7 +81,9 @@ def _text(request: Request, found: File) -> dict[str, Any]:
     marked = (0, 0) if lost else passage
     pieces = [(piece, *piece.marked(*marked)) for piece in window.pieces]
     address = "?start={}&end={}".format(*marked)
-    return {"lost": lost, "window": window, "pieces": pieces, "marked": address, "begins": marked[0]}
+    unmarked = reading.without_places(window.pieces)
+    more = {"marked": address, "begins": marked[0], "unmarked": unmarked}
+    return {"lost": lost, "window": window, "pieces": pieces, **more}
 
 
 @with_row(services.visible_file, "GET")

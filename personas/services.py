@@ -275,7 +275,8 @@ def update_persona(
         name: unix_lines(value) if name == "instructions" else value for name, value in fields.items()
     }
     changes = {name: value for name, value in given.items() if getattr(locked, name) != value}
-    require_rewritable(locked, before.instructions, given.get("instructions", before.instructions))
+    for name in ("name", "description", "instructions"):
+        require_rewritable(locked, getattr(before, name), given.get(name, getattr(before, name)))
     if reminder is not None and unix_lines(reminder).strip() != locked.own_reminder:
         require_rewritable(locked, locked.own_reminder, unix_lines(reminder).strip())
         _set_own_reminder(locked, reminder)

@@ -59,7 +59,7 @@ def update_project(*, user: User, project: Project, fields: Mapping[str, Any], b
     instructions make a new version.
 
     `based_on` is the version that the writer had before them; raises `changed_meanwhile` (409) unless it is the newest,
-    and `legal_hold` (409) where instructions would be lost.
+    and `legal_hold` (409) where instructions or a name would be lost.
     """
     require_editor(user=user, project=project)
     # An administrator chooses among the owner's personas: those are the ones that may answer there.
@@ -68,7 +68,8 @@ def update_project(*, user: User, project: Project, fields: Mapping[str, Any], b
     locked = Project.objects.select_for_update().get(pk=project.pk)
     if changes.get("web", locked.web) != locked.web:
         require_owner(user=user, project=project)
-    require_rewritable(locked, locked.instructions, changes.get("instructions", locked.instructions))
+    for name in ("name", "instructions"):
+        require_rewritable(locked, getattr(locked, name), changes.get(name, getattr(locked, name)))
     said = changed_fields(locked, changes)
     if changes.get("instructions", locked.instructions) != locked.instructions:
         if based_on is not None and based_on != locked.version:

@@ -45,9 +45,9 @@ def require_movable(*rows: Model) -> None:
 
 
 def require_rewritable(row: Model, before: str, text: str) -> None:
-    """Raises `legal_hold` (409) where a hold keeps the row, and another text would take the place of this one."""
+    """Raises `legal_hold` (409) where a hold keeps the row, and another text, or name, would take the place of this."""
     if before and before != text and is_held(row):
-        sentence = "This is under a legal hold, so its text cannot be replaced. Make a new one beside it."
+        sentence = "This is under a legal hold, so its texts and its name stay as they are. Make a new one beside it."
         raise ProductError("legal_hold", sentence, status=409)
 
 

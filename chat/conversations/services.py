@@ -12,7 +12,7 @@ from django.db import models, transaction
 from django.db.models import Count, QuerySet
 from django.utils import timezone
 
-from accounts.access.holds import is_held
+from accounts.access.holds import is_held, require_rewritable
 from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
@@ -67,8 +67,8 @@ def create_conversation(
 def update_conversation(*, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation:
     """Changes title, persona, project, effort, archived, `pinned` (yes or no) or `tags` (their names, all of them).
 
-    Raises `empty_title`, `too_many_pinned`, `bad_tag` and `too_many_tags`, and `temporary_conversation` where the
-    conversation is in no list.
+    Raises `empty_title`, `too_many_pinned`, `bad_tag` and `too_many_tags`, `temporary_conversation` where the
+    conversation is in no list, and `legal_hold` (409) where a title would be lost.
     """
     require_owner(user, conversation)
     if not fields.keys().isdisjoint(LISTING):
@@ -78,6 +78,7 @@ def update_conversation(*, user: User, conversation: Conversation, fields: Mappi
         changes["title"] = changes["title"].strip()[:MAX_TITLE]
         if not changes["title"]:
             raise ProductError("empty_title", "Give the conversation a title of at least one character.")
+        require_rewritable(conversation, conversation.title, changes["title"])
         changes["titled"] = True
     with transaction.atomic():
         if "pinned" in fields and fields["pinned"] != bool(conversation.pinned):

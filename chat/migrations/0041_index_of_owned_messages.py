@@ -1,7 +1,7 @@
 """Fills in whose the messages of before are, and builds the index by it, beside a product that goes on answering.
 
 In batches that are stored one by one, and an index that no write waits for: a migration that was interrupted goes on
-where it was. The index of before, `message_words`, stays for the code of the version before; the next version drops it.
+where it was. The index of before, `message_words`, stays for the code of the version before, and 0055 drops it.
 """
 
 from typing import Any, ClassVar

@@ -52,18 +52,14 @@ class RangeForm(forms.Form):
         return self.cleaned_data.get("first"), self.cleaned_data.get("last")
 
     def calls(self) -> QuerySet[ModelCall]:
-        named = self._named()
-        rows = ModelCall.objects.all() if named is None else named
-        return between(rows, timezone.get_default_timezone(), *self.days())
+        return between(ModelCall.objects.filter(**self._only()), timezone.get_default_timezone(), *self.days())
 
     def used(self) -> Used:
-        return Used(*self.days(), timezone.get_default_timezone(), self._named())
+        return Used(*self.days(), timezone.get_default_timezone(), self._only())
 
-    def _named(self) -> QuerySet[ModelCall] | None:
-        """None where all count."""
+    def _only(self) -> dict[str, str]:
         asked = {"person__username": self.cleaned_data.get("person"), "model_name": self.cleaned_data.get("model")}
-        named = {name: value for name, value in asked.items() if value}
-        return ModelCall.objects.filter(**named) if named else None
+        return {name: value for name, value in asked.items() if value}
 
 
 @admin.register(ModelCall)

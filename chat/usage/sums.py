@@ -4,11 +4,11 @@ A sweep sums each such day once, day after day from the first call on. What it h
 asked for, so every figure is that of the calls at any time.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta, tzinfo
-from functools import cached_property
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from django.db import models, transaction
@@ -31,7 +31,8 @@ STORED: Mapping[type[models.Model], tuple[str, ...]] = {
     PersonSum: ("person_id",),
     PlaceSum: ("project_id", "group_id", "token_id"),
 }
-_CALLED_BY = ("day_id", *NAMES)
+# Calls that no sums hold are added up by these at once: a page shows several tables of them.
+_TOGETHER = (("day_id", *NAMES), ("person_id", "project_id", "group_id", "token_id"))
 OF_SUMS: Mapping[str, Any] = {name: Sum(name) for name in OF_CALLS}
 # What calls are summed by: the columns, and where what has the key has its name.
 KINDS: Mapping[str, tuple[str, ...]] = {
@@ -108,40 +109,43 @@ class Line:
 class Used:
     """What was used from the day `first` to the day `last`, both included; None leaves that end open.
 
-    Days are those of `zone`. `calls`: the ones that count, without it all of the workspace. These alone are summed by
-    the sweep, and in the workspace's time zone alone.
+    Days are those of `zone`; those of the workspace's time zone alone are summed by the sweep. `only`: look-ups of
+    the calls that count, which begin with columns of `ModelCall` (`person_id`, `person__username`); without it all of
+    the workspace. Sums that do not know one of these columns say nothing of them, and then calls are added up.
     """
 
     def __init__(
-        self, first: date | None, last: date | None, zone: tzinfo, calls: QuerySet[ModelCall] | None = None
+        self, first: date | None, last: date | None, zone: tzinfo, only: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        summed = _last_day(zone) if calls is None and zone == timezone.get_default_timezone() else None
-        self._later = first if summed is None else max(first or date.min, summed + timedelta(days=1))
-        within = {"day__lt": self._later or date.min, "day__lte": last or LAST_DAY, "day__gte": first or date.min}
-        self._stored = {kind: kind._default_manager.filter(**within) for kind in STORED}
-        self._days = UsageDay.objects.filter(**within)
-        self._of_all = calls is None
-        rows: Any = (ModelCall.objects.all() if calls is None else calls).order_by()
-        every = rows.annotate(day_id=TruncDate("created", tzinfo=zone))
-        self._every: QuerySet[Any, Any] = between(every, zone, first, last)
-        self._calls: QuerySet[Any, Any] = between(every, zone, self._later, last)
+        summed = _last_day(zone) if zone == timezone.get_default_timezone() else None
+        later = first if summed is None else max(first or date.min, summed + timedelta(days=1))
+        self._within = {"day__lt": later or date.min, "day__lte": last or LAST_DAY, "day__gte": first or date.min}
+        self._only = only
+        rows: Any = ModelCall.objects.filter(**only).order_by()
+        dated = rows.annotate(day_id=TruncDate("created", tzinfo=zone))
+        # All of them, and those of days that are not summed.
+        self._every: QuerySet[Any, Any] = between(dated, zone, first, last)
+        self._later: QuerySet[Any, Any] = between(dated, zone, later, last)
+        self._added_up: dict[tuple[tuple[str, ...], bool], list[tuple[Any, ...]]] = {}
 
     def by(self, *names: str) -> dict[Any, Figures]:
         """By what stands in these columns of `ModelCall`, or in its `day_id`: the value, or a tuple of several."""
-        stored = next((kind for kind, columns in STORED.items() if {*names} <= {*columns, "day_id"}), None)
-        if stored is None:  # as by conversation: of one person these are few
-            return _together(len(names), [self._every.values_list(*names).annotate(**OF_CALLS)])
-        later = self._called_by(names) if stored is UsageSum else self._calls.values_list(*names).annotate(**OF_CALLS)
-        return _together(len(names), [self._stored[stored].values_list(*names).annotate(**OF_SUMS), later])
+        known = {*names, *map(_column, self._only)}
+        kind = next((kind for kind, columns in STORED.items() if known <= {*columns, "day_id"}), None)
+        rows: list[Iterable[tuple[Any, ...]]] = [self._called(names, every=kind is None)]
+        if kind is not None:
+            sums = kind._default_manager.filter(**self._within, **self._only)
+            rows.append(sums.values_list(*names).annotate(**OF_SUMS))
+        return _together(len(names), rows)
 
-    def _called_by(self, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        places = [_CALLED_BY.index(name) for name in names]
-        return ((*(row[at] for at in places), *row[len(_CALLED_BY) :]) for row in self._called)
-
-    @cached_property
-    def _called(self) -> list[tuple[Any, ...]]:
-        """Several tables of one page need these calls."""
-        return list(self._calls.values_list(*_CALLED_BY).annotate(**OF_CALLS))
+    def _called(self, names: tuple[str, ...], *, every: bool) -> Iterable[tuple[Any, ...]]:
+        """Calls added up, all or those of days that are not summed; once for the tables that need the same ones."""
+        columns = next((each for each in _TOGETHER if {*names} <= {*each}), names)
+        if (columns, every) not in self._added_up:
+            calls = self._every if every else self._later
+            self._added_up[columns, every] = list(calls.values_list(*columns).annotate(**OF_CALLS))
+        places = [columns.index(name) for name in names]
+        return ((*(row[at] for at in places), *row[len(columns) :]) for row in self._added_up[columns, every])
 
     def lines(self, kind: str, most: int | None = None) -> list[Line]:
         """By one of `KINDS`, `most` of them: the last days first, of the others the dearest, or without prices the most
@@ -162,7 +166,7 @@ class Used:
             return {key: str(key) for key in keys}
         rows, name = _NAMED[kind]
         found = rows._default_manager.filter(pk__in=[key for key in keys if key is not None])
-        if kind == "persona" and self._of_all:
+        if kind == "persona" and not self._only:
             found = found.filter(visibility=Persona.Visibility.WORKSPACE)
         return dict(found.values_list("pk", name))
 
@@ -170,9 +174,15 @@ class Used:
         return sum(self.by("day_id").values(), Figures())
 
     def people(self) -> dict[date, int]:
-        """How many asked a model, by day."""
-        later = self._calls.values_list("day_id").annotate(Count("person", distinct=True))
-        return dict(self._days.values_list("day", "people")) | dict(later)
+        """How many asked a model, by day; of all calls alone."""
+        later = self._later.values_list("day_id").annotate(Count("person", distinct=True))
+        return dict(UsageDay.objects.filter(**self._within).values_list("day", "people")) | dict(later)
+
+
+def _column(lookup: str) -> str:
+    """Of `ModelCall`: the one that a look-up begins with."""
+    field: Any = ModelCall._meta.get_field(lookup.partition("__")[0])
+    return str(field.attname)
 
 
 def _dearest(figures: Figures, key: Any) -> tuple[Any, ...]:

@@ -31,7 +31,7 @@ TABLES = {
 def my_usage(request: Request) -> HttpResponse:
     first = _first(request)
     today = timezone.localdate(timezone=request.user.zone)
-    used = Used(first, _last(first), request.user.zone, ModelCall.objects.visible_to(request.user))
+    used = Used(first, _last(first), request.user.zone, {"person_id": request.user.pk})
     tables = [{"kind": kind, "title": title, "rows": used.lines(kind, SHOWN)} for kind, title in TABLES.items()]
     total = used.total()
     shown = [_shown(state) for state in limits.all_states(request.user)] if today < _next(first) else []

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from files.extraction.readers import result
@@ -41,20 +41,26 @@ def extract(path: Path, name: str, encoding: str = "", password: str = "") -> Ex
     return result.decoded(output)
 
 
-def page_of(path: Path, number: int, password: str = "") -> tuple[int, bytes]:
-    """How many pages a PDF has, and this one, counted from 0, as PNG. Raises `ExtractionError`."""
-    return _drawn(path, number, "recognised", password, ("", 0))
+def page_of(path: Path, number: int, password: str = "", *, turned: bool = False) -> tuple[int, bytes]:
+    """How many pages a PDF has, and this one, counted from 0, as PNG; `turned`: upside down. Raises
+    `ExtractionError`."""
+    return _drawn(path, number, "turned" if turned else "recognised", password, ("", 0, ()))
 
 
-def shown_page(path: Path, number: int, passage: str = "", before: int = 0) -> bytes:
-    """A page of a PDF, counted from 0, as JPEG, the passage marked where it is found on it. Raises `ExtractionError`.
+def shown_page(
+    path: Path, number: int, passage: str = "", before: int = 0, places: Sequence[Sequence[int]] = ()
+) -> bytes:
+    """A page of a PDF, counted from 0, as JPEG, with `places` marked on it, as `outside.places.Place`, and the passage
+    where it is found in its text. Raises `ExtractionError`.
 
     `before` is how many letters and digits stand before the passage on the page, as far as is known.
     """
-    return _drawn(path, number, "shown", "", (passage, before))[1]
+    return _drawn(path, number, "shown", "", (passage, before, places))[1]
 
 
-def _drawn(path: Path, number: int, purpose: str, password: str, marked: tuple[str, int]) -> tuple[int, bytes]:
+def _drawn(
+    path: Path, number: int, purpose: str, password: str, marked: tuple[str, int, Sequence[Sequence[int]]]
+) -> tuple[int, bytes]:
     command = ["files.extraction.render", str(path.absolute()), str(os.getpid()), str(number), purpose]
     status, output = _run(command, path, password, json.dumps(marked))
     if status > 0:

@@ -2,24 +2,33 @@
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from core.errors import ProductError
 from files.extraction import process
-from files.extraction.outside import photos, recognition
+from files.extraction.outside import photos, places, recognition
+from files.extraction.outside.places import RECOGNISED
 from files.extraction.readers.media_types import HEIC, PDF
 from files.extraction.readers.result import Extracted, ExtractionError, paged
 
-RECOGNISED = "[Recognised on a picture"  # with which the text of such a page begins
 # Measured on nine scans of public sets that have a text: recognised with 79 to 95 % in a language that is installed,
 # they agree in .95 and more of their words; in one that is not (68 %), in .13, and that is no reason to believe it.
-_SURE, _ENOUGH, _FITS = 80, 20, 0.6  # percent; words; share of them
+_ENOUGH, _FITS = 20, 0.6  # words; share of them
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _FAILURES = 3  # pages that a model may fail at, one after the other, before it is asked no more
 Progress = Callable[[int, int], None]  # which of the pages to be recognised comes next, and of how many
+
+
+class Seen(NamedTuple):
+    """What was recognised on a page, below a line that says who read it, empty if nothing was; and as
+    `outside.places.packed`, where its words stand, empty where that is not told."""
+
+    text: str = ""
+    places: bytes = b""
 
 
 @dataclass(slots=True)
@@ -36,8 +45,8 @@ class Recogniser:
     def available(self) -> bool:
         return self.ask is not None or recognition.available()
 
-    def text(self, picture: bytes) -> str:
-        """With a line above that says who read it; empty where there is none. Raises `ExtractionError`."""
+    def page(self, picture: bytes, turned: Callable[[], bytes] | None = None) -> Seen:
+        """`turned` gives the picture upside down. Raises `ExtractionError`."""
         if self.ask is not None and self.in_a_row < _FAILURES:
             try:
                 found = self.ask(picture)
@@ -45,9 +54,9 @@ class Recogniser:
                 self.in_a_row += 1
             else:
                 self.in_a_row = 0
-                return f"{RECOGNISED}: {self.model}]\n\n{found}" if found else ""
+                return Seen(f"{RECOGNISED}: {self.model}]\n\n{found}" if found else "")
         self.failed += self.ask is not None
-        return _said(recognition.recognised(picture)) if recognition.available() else ""
+        return _said(recognition.recognised(picture, turned)) if recognition.available() else Seen()
 
 
 def extract(
@@ -107,24 +116,35 @@ class _Pages:
     def of(self, found: Extracted) -> Extracted:
         """The same with a text for pages that have none. Raises `no_text` if it has none at all, `scan_unread` if a
         model has failed at it."""
-        texts = [found.text[start:end] for start, end in found.spans]
+        texts, seen = [found.text[start:end] for start, end in found.spans], dict[int, Seen]()
         scans = [number for number, text in enumerate(texts) if not text.strip()] if self.recogniser.available else []
         scans = scans[: recognition.MOST_PAGES]
         for done, number in enumerate(scans, 1):
             self.progress(done, len(scans))
-            texts[number] = self._text(number)
+            seen[number] = self._seen(number)
+            texts[number] = seen[number].text
         if not any(texts):
             raise ExtractionError("scan_unread" if self.recogniser.failed else "no_text")
         told = {"recognised": sum(bool(texts[number]) for number in scans), "unread": self.recogniser.failed}
         left_out = told | {what: count for what, count in found.left_out.items() if what != "scans"}
-        return replace(paged(found.media_type, texts, without_text="scans", left_out=left_out), shown=found.shown)
+        read = paged(found.media_type, texts, without_text="scans", left_out=left_out)
+        return replace(read, shown=found.shown, places=found.places | _places(seen))
 
-    def _text(self, number: int) -> str:
+    def _seen(self, number: int) -> Seen:
         """Empty for a page on which no word was found, or that failed."""
         try:
-            return self.recogniser.text(process.page_of(self.path, number, self.password)[1])
+            return self.recogniser.page(*_pictures(self.path, number, self.password))
         except ExtractionError:
-            return ""
+            return Seen()
+
+
+def _pictures(path: Path, number: int, password: str) -> tuple[bytes, Callable[[], bytes]]:
+    """Of a page, and what draws it upside down."""
+    return process.page_of(path, number, password)[1], lambda: process.page_of(path, number, password, turned=True)[1]
+
+
+def _places(seen: Mapping[int, Seen]) -> dict[int, bytes]:
+    return {number: page.places for number, page in seen.items() if page.places}
 
 
 def _relayered(path: Path, found: Extracted, password: str) -> Extracted:
@@ -135,27 +155,28 @@ def _relayered(path: Path, found: Extracted, password: str) -> Extracted:
     pages = found.layered[: recognition.MOST_PAGES]
     samples = {pages[0], pages[len(pages) // 2], pages[-1]}
     texts = [found.text[start:end] for start, end in found.spans]
-    better = {number: text for number in samples if (text := _better(path, number, texts[number], password))}
+    better = {number: seen for number in samples if (seen := _better(path, number, texts[number], password)).text}
     if not better:
         return found
     for number in pages:
-        if number not in samples and (text := _better(path, number, texts[number], password)):
-            better[number] = text
-    texts = [better.get(number, text) for number, text in enumerate(texts)]
+        if number not in samples and (seen := _better(path, number, texts[number], password)).text:
+            better[number] = seen
+    texts = [better[number].text if number in better else text for number, text in enumerate(texts)]
     without_text = "scans" if "scans" in found.left_out else ""
-    return paged(found.media_type, texts, without_text=without_text, left_out={"layer": len(better), **found.left_out})
+    left_out = {"layer": len(better), **found.left_out}
+    return replace(paged(found.media_type, texts, without_text=without_text, left_out=left_out), places=_places(better))
 
 
-def _better(path: Path, number: int, layer: str, password: str) -> str:
+def _better(path: Path, number: int, layer: str, password: str) -> Seen:
     """What is recognised on a page, if it is sure and most of its words are not in the page's own text; else empty."""
     try:
-        seen = recognition.recognised(process.page_of(path, number, password)[1])
+        seen = recognition.recognised(*_pictures(path, number, password))
     except ExtractionError:
-        return ""
+        return Seen()
     words, known = _WORD.findall(seen.text.lower()), set(_WORD.findall(layer.lower()))
     agreeing = sum(word in known for word in words)
-    sure = seen.confidence >= _SURE and len(words) >= _ENOUGH
-    return _said(seen) if sure and agreeing < _FITS * len(words) else ""
+    sure = seen.confidence >= recognition.SURE and len(words) >= _ENOUGH
+    return _said(seen) if sure and agreeing < _FITS * len(words) else Seen()
 
 
 def _pages(path: Path, password: str) -> int:
@@ -166,7 +187,9 @@ def _pages(path: Path, password: str) -> int:
         return 0
 
 
-def _said(seen: recognition.Recognised) -> str:
+def _said(found: recognition.Recognised) -> Seen:
     """With a line above that says how sure it is."""
+    if not found.text:
+        return Seen()
     by = ", ".join(recognition.languages())
-    return f"{RECOGNISED}: {by}, {seen.confidence:.0f} % sure]\n\n{seen.text}" if seen.text else ""
+    return Seen(f"{RECOGNISED}: {by}, {found.confidence:.0f} % sure]\n\n{found.text}", places.packed(found.places))

@@ -1,4 +1,4 @@
-from files.models.file import Chunk, Embedder, File, FileText, Posting
+from files.models.file import Chunk, Embedder, File, FileText, Posting, RecognisedPage
 from files.models.reranker import Reranker
 
-__all__ = ["Chunk", "Embedder", "File", "FileText", "Posting", "Reranker"]
+__all__ = ["Chunk", "Embedder", "File", "FileText", "Posting", "RecognisedPage", "Reranker"]

@@ -58,6 +58,7 @@ class File(models.Model):
 
     UNREAD = (Status.UPLOADED, Status.PROCESSING)
     LOCKED = ("encrypted", "wrong_password")  # codes of errors that a password helps against
+    HOLDS_LOCKED = "locked_inside"  # the code of a file that was read, and holds others that a password closes
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="files")
@@ -124,6 +125,11 @@ class File(models.Model):
         return self.status == self.Status.FAILED and self.error_code in self.LOCKED
 
     @property
+    def opens_further(self) -> bool:
+        """Whether it was read, and holds files that a password would open."""
+        return not self.unread and self.error_code == self.HOLDS_LOCKED
+
+    @property
     def unread(self) -> bool:
         return self.status in self.UNREAD
 
@@ -143,6 +149,18 @@ class FileText(models.Model):
 
     def __str__(self) -> str:
         return f"text of {self.file_id}"
+
+
+class RecognisedPage(models.Model):
+    """Where the words stand that were recognised on the picture of a page (from 1), as `outside.places.packed`."""
+
+    pk = models.CompositePrimaryKey("file_id", "page")
+    file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="+", db_index=False)
+    page = models.PositiveIntegerField()
+    places = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"page {self.page} of {self.file_id}"
 
 
 class Embedder(models.Model):

@@ -39,9 +39,11 @@ def create_saved_prompt(
 def update_saved_prompt(*, user: User, prompt: SavedPrompt, fields: Mapping[str, Any]) -> SavedPrompt:
     """`fields`: `name` and `text`, `project` and `workspace`, or some of them. Whoever hands one over must be
     allowed to change it where it is and where it goes; with no project it becomes their own. Raises what creating one
-    raises, and `legal_hold` (409) where its text would be lost."""
+    raises, and `legal_hold` (409) where its text or name would be lost."""
     require_holder(user, prompt, "change")
-    require_rewritable(prompt, prompt.text, fields.get("text", prompt.text))
+    name, text = _written(fields.get("name", prompt.name), fields.get("text", prompt.text))
+    require_rewritable(prompt, prompt.name, name)
+    require_rewritable(prompt, prompt.text, text)
     before = (prompt.owner_id, prompt.project_id)
     if {"project", "workspace"} & set(fields):
         workspace = fields.get("workspace", before == (None, None) and fields.get("project") is None)
@@ -49,7 +51,7 @@ def update_saved_prompt(*, user: User, prompt: SavedPrompt, fields: Mapping[str,
         if (prompt.owner_id, prompt.project_id) != before:
             require_holder(user, prompt, "add")
             require_movable(prompt)
-    return _stored(prompt, fields.get("name", prompt.name), fields.get("text", prompt.text), before)
+    return _stored(prompt, name, text, before)
 
 
 def delete_saved_prompt(*, user: User, prompt: SavedPrompt) -> None:
@@ -176,8 +178,13 @@ def _held(prompt: SavedPrompt, user: User, project: Project | None, *, workspace
     return prompt
 
 
+def _written(name: str, text: str) -> tuple[str, str]:
+    """As they are stored."""
+    return " ".join(name.split()), unix_lines(text).strip()
+
+
 def _stored(prompt: SavedPrompt, name: str, text: str, before: object = None) -> SavedPrompt:
-    prompt.name, prompt.text = " ".join(name.split()), unix_lines(text).strip()
+    prompt.name, prompt.text = _written(name, text)
     if not prompt.name or not prompt.text:
         raise ProductError("empty_prompt", "Give the prompt a name and a text.")
     if len(prompt.name) > SavedPrompt.MAX_NAME or len(prompt.text) > SavedPrompt.MAX_TEXT:

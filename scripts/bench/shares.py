@@ -8,9 +8,11 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from itertools import cycle, islice, permutations
 from statistics import median
 from typing import Any
 
@@ -24,12 +26,13 @@ from tests.product import ROOT, Caller, Product
 
 RUNS = 20
 LIVE, WAITING, OPEN, UPLOADS = 5, 50, 100, 5  # the limits as they are set by default
-PAIRS = 150  # of messages, one under limits and one not
+ROUNDS, WARM = 300, 60  # of messages, one under limits and two not; the first are not counted
 TTFT = 0.05  # seconds the scripted model waits before its first token
 
 
 def rows(product: Product, hog: Caller) -> list[dict[str, Any]]:
     _separate_workers(product)
+    sending = _sending(product)  # while the product has little to do, and a few connections to the database
     other = _somebody(product, "other")
     _first_tokens(other, 5)
     alone = _first_tokens(other, RUNS)
@@ -46,7 +49,7 @@ def rows(product: Product, hog: Caller) -> list[dict[str, Any]]:
          "unit": "ms", "peer": round(peer, 1), "ratio": round(median(in_line) / median(alone), 2)},
         {"name": "what is one too many is refused with 429", "value": refused + full, "unit": "of 3", "limit": 3,
          "ratio": (refused + full) / 3},
-        *_sending(product),
+        *sending,
         *_ended(product, other),
     ]  # fmt: skip
 
@@ -130,17 +133,26 @@ def _line(hog: Caller) -> Iterator[bool]:
 
 
 def _sending(product: Product) -> list[dict[str, Any]]:
-    """One person with limits and one without send in turns: from the post to its answer."""
-    free, limited = _somebody(product, "free"), _somebody(product, "limited")
-    admin, whom = _with_scope(product, "admin"), {"user": limited.get("me/")["id"]}
+    """Three people of the same history send in turns, in every order equally often: two without limits, which says how
+    much of a difference is none, and one with two limits. From the post to its answer, once every connection to the
+    database has planned the statements that it is asked for again and again."""
+    people = [_somebody(product, name) for name in ("free", "also-free", "limited")]
+    admin, whom = _with_scope(product, "admin"), {"user": people[-1].get("me/")["id"]}
     for unit, per in (("tokens", "month"), ("money", "day")):
         admin.post("limits/", {"for": whom, "unit": unit, "per": per, "amount": 1_000_000_000}, expect=201)
-    pairs = [(_sent(free), _sent(limited)) for _ in range(PAIRS + 5)][5:]
-    peer = median(first for first, _ in pairs) * 1000
-    value = peer + median(second - first for first, second in pairs) * 1000
+    times: list[list[float]] = [[], [], []]
+    for order in islice(cycle(permutations(range(3))), WARM + ROUNDS):
+        for each in order:
+            times[each].append(_sent(people[each]))
+    free, also_free, limited = (took[WARM:] for took in times)
+    peer = median(free) * 1000
+    control, value = (
+        peer + median(took - beside for beside, took in zip(free, others, strict=True)) * 1000
+        for others in (also_free, limited)
+    )
     return [
         {"name": "a message sent under two limits, p50 of pairs", "value": round(value, 2), "unit": "ms",
-         "peer": round(peer, 2), "ratio": round(value / peer, 3)},
+         "peer": round(peer, 2), "ratio": round(value / peer, 3), "control": round(control / peer, 3)},
     ]  # fmt: skip
 
 
@@ -155,31 +167,44 @@ def _sent(caller: Caller) -> float:
 
 
 def _ended(product: Product, other: Caller) -> list[dict[str, Any]]:
-    """From the end of a token to that of the socket and the stream that were opened with it, each time the later."""
-    admin, found = _with_scope(product, "other"), []
+    """From the end of a token, and from a group's loss of all models, to that of the socket and the stream that were
+    opened before, each time the later."""
+    admin = _with_scope(product, "other")
+    [everyone] = [each["id"] for each in admin.get("groups/")["results"] if each["everyone"]]
+    ended, lost = [], []
     for number in range(3):
         name = f"ends {number}"
         caller = Caller(product, _manage(product, "token", "other", "--name", name))
         [pk] = [each["id"] for each in admin.get("tokens/?page_size=200")["results"] if each["name"] == name]
-        turn = caller.ask("Long", {"tokens": 100_000, "interval": 0.02})["id"]
-        address, bearer = product.url.replace("http", "ws") + "/ws/", {"Authorization": f"Bearer {caller.token}"}
-        with (
-            connect(address, additional_headers=bearer, ping_interval=None) as socket,
-            caller.http.stream("GET", f"turns/{turn}/events/") as stream,
-        ):
-            began = time.perf_counter()
-            admin.http.delete(f"tokens/{pk}/").raise_for_status()
-            deque(stream.iter_lines(), maxlen=0)
-            with suppress(ConnectionClosed):
-                while True:
-                    socket.recv()
-            found.append(time.perf_counter() - began)
-        other.post(f"turns/{turn}/stop/")
-    worst = max(found) * 1000
+        nothing = partial(admin.http.patch, f"groups/{everyone}/", json={"models": []})
+        lost.append(_until_ended(caller, other, nothing))
+        admin.http.patch(f"groups/{everyone}/", json={"models": None}).raise_for_status()
+        ended.append(_until_ended(caller, other, partial(admin.http.delete, f"tokens/{pk}/")))
     return [
-        {"name": "socket and stream after their token is revoked, worst of 3", "value": round(worst), "unit": "ms",
-         "limit": 5_000, "ratio": round(worst / 5_000, 2)},
+        {"name": f"socket and stream after their {what}, worst of 3", "value": round(max(found) * 1000), "unit": "ms",
+         "limit": 5_000, "ratio": round(max(found) / 5, 2)}
+        for what, found in (("token is revoked", ended), ("model is taken away", lost))
     ]  # fmt: skip
+
+
+def _until_ended(caller: Caller, other: Caller, act: Callable[[], httpx.Response]) -> float:
+    """Seconds from the act on. `other`: the same person, with another token."""
+    turn = caller.ask("Long", {"tokens": 100_000, "interval": 0.02})["id"]
+    address, bearer = caller.url.replace("http", "ws") + "/ws/", {"Authorization": f"Bearer {caller.token}"}
+    with (
+        connect(address, additional_headers=bearer, ping_interval=None) as socket,
+        caller.http.stream("GET", f"turns/{turn}/events/") as stream,
+    ):
+        socket.send(json.dumps({"type": "subscribe", "turn": turn}))
+        began = time.perf_counter()
+        act().raise_for_status()
+        deque(stream.iter_lines(), maxlen=0)
+        with suppress(ConnectionClosed):
+            while json.loads(socket.recv())["type"] != "RUN_ERROR":
+                pass
+        took = time.perf_counter() - began
+    other.http.post(f"turns/{turn}/stop/")  # it may have ended
+    return took
 
 
 def _trickle(hog: Caller, done: threading.Event) -> None:

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from accounts.access.rights import LACKING, rights_of
 from accounts.groups.services import save_group
-from accounts.models import May, PeopleGroup, User
+from accounts.models import May, OpenIDIdentity, PeopleGroup, User
 from accounts.services import create_token
 from chat.conversations.erasing import erase_old
 from chat.models import Conversation, Message, Share, Turn
@@ -29,11 +29,14 @@ from personas.services import model_for
 from projects.models import Membership, Project, Task
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
+from tests.accounts.openid_browser import row_of, sign_in
+from tests.accounts.openid_provider import providing
 from tests.application import Application
 from tests.chat import ag_ui
 from tests.chat.conversations import past
 from tests.chat.openai_clients import posted
 from tests.conftest import Person
+from tests.sockets import opened_here
 
 database = pytest.mark.django_db
 
@@ -352,6 +355,36 @@ def test_an_answer_stops_when_its_model_is_taken_away_and_keeps_its_text(
     ended = person.caller.ended(turn["id"])
     assert (ended["status"], ended["error"]["code"]) == ("failed", "right_lost")
     assert "word" in ended["parts"][0]["text"]
+
+
+def test_a_group_of_the_provider_gained_and_lost_counts_for_what_is_open_already(
+    application: Application, person: Person, restored: None
+) -> None:
+    """A socket that was opened before may use what the group gives, and its answer, there and in a stream, ends when
+    the next sign-in takes the group away. How soon: `scripts.bench shares`."""
+    PeopleGroup.objects.filter(everyone=True).update(all_models=False)
+    group = save_group(user=None, group=None, fields={"name": uuid4().hex, "claim": "sales", "all_models": True})
+    said = f"Write\nscript: {json.dumps({'text': 'word ' * 4000, 'interval': 0.05})}"
+    place = person.caller.conversation()
+    with providing() as there, opened_here({"Authorization": f"Bearer {person.token}"}) as socket:
+        row = row_of(there)
+        OpenIDIdentity.objects.create(user=person.user, issuer=row.issuer, subject=there.person["sub"])
+        socket.send("send", conversation=place, text=said)
+        assert socket.until("ERROR")[-1]["code"] == "right_missing"
+        there.person["groups"] = ["sales"]
+        sign_in(there, row)
+        socket.send("watch", conversation=place)
+        socket.send("send", conversation=place, text=said)
+        turn = socket.until("TURN")[-1]["turn"]
+        socket.send("subscribe", turn=turn)
+        socket.until("TEXT_MESSAGE_CONTENT")
+        stream = person.caller.events(turn)
+        next(event for event in stream if event["type"] == "TEXT_MESSAGE_CONTENT")
+        there.person["groups"] = []
+        sign_in(there, row)
+        assert (socket.until("RUN_ERROR")[-1]["code"], [*stream][-1]["code"]) == ("right_lost", "right_lost")
+        row.delete()
+    group.delete()
 
 
 def test_both_protocols_refuse_what_ones_groups_and_roles_do_not_give(

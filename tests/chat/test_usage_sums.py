@@ -82,10 +82,10 @@ def used(people: list[User], models: list[Model]) -> list[Model]:
     return models
 
 
-def from_calls(*names: str) -> dict[Any, Figures]:
+def from_calls(*names: str, **only: Any) -> dict[Any, Figures]:
     """What `Used.by` must say, from nothing but the calls."""
     zone = timezone.get_default_timezone()
-    rows = ModelCall.objects.filter(created__gte=midnight(first_day(), zone)).order_by()
+    rows = ModelCall.objects.filter(created__gte=midnight(first_day(), zone), **only).order_by()
     rows = rows.annotate(day_id=TruncDate("created", tzinfo=zone))
     found = {}
     for row in rows.values(*names).annotate(**OF_CALLS):
@@ -98,8 +98,8 @@ def first_day() -> Any:
     return timezone.localdate(timezone=timezone.get_default_timezone()) - timedelta(days=SHOWN - 1)
 
 
-def used_since() -> Used:
-    return Used(first_day(), None, timezone.get_default_timezone())
+def used_since(**only: Any) -> Used:
+    return Used(first_day(), None, timezone.get_default_timezone(), only)
 
 
 def last_day() -> Any:
@@ -125,6 +125,29 @@ def test_figures_are_those_of_the_calls_before_and_after_days_are_summed(used: l
     calls = ModelCall.objects.filter(created__gte=midnight(first_day(), zone)).order_by()
     counted = calls.values_list(TruncDate("created", tzinfo=zone)).annotate(Count("person", distinct=True))
     assert {day: people for day, people in used_since().people().items() if people} == dict(counted)
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_of_one_person_and_of_one_model_figures_are_those_of_their_calls(
+    used: list[Model], people: list[User], summed: bool
+) -> None:
+    if summed:
+        sum_usage()
+    of_person, of_model = {"person__username": people[0].username}, {"model_name": "small"}
+    for only in (of_person, of_model, of_person | of_model, {"person_id": uuid4()}, {"persona_id": None}):
+        asked = used_since(**only)
+        assert {names: asked.by(*names) for names in BY} == {names: from_calls(*names, **only) for names in BY}
+        assert asked.total() == sum(from_calls("day_id", **only).values(), Figures())
+
+
+def test_what_sums_know_of_one_person_and_of_one_model_is_asked_of_them(used: list[Model], people: list[User]) -> None:
+    sum_usage()
+    of_person, of_model = {"person_id": people[0].pk}, {"model_name": "small"}
+    expected = {kind: from_calls(*KINDS[kind], **of_model) for kind in ("day", "model", "persona", "purpose")}
+    days = from_calls("day_id", **of_person)
+    ModelCall.objects.filter(created__lt=midnight(last_day(), timezone.get_default_timezone())).delete()
+    assert {kind: used_since(**of_model).by(*KINDS[kind]) for kind in expected} == expected
+    assert used_since(**of_person).by("day_id") == days
 
 
 def test_what_is_summed_stays_when_its_model_its_persona_or_its_people_go(

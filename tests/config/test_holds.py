@@ -14,6 +14,7 @@ from django.db.models import CASCADE, ForeignKey
 
 from accounts.models import User
 from accounts.services import delete_user
+from chat.conversations.services import update_conversation
 from chat.models import Attachment, Conversation, Message, Run
 from config.workspace.erasing import erase_person
 from core.errors import ProductError
@@ -87,31 +88,52 @@ def test_no_address_removes_what_is_under_a_hold(household: Household, people: C
     assert Message.with_deleted.filter(pk__in=written).count() == len(written) == 2
 
 
-def test_no_text_under_a_hold_is_written_over(household: Household) -> None:
+def test_no_text_and_no_name_under_a_hold_is_written_over(household: Household) -> None:
     rows = {type(row): row for row in household.rows}
     owner, project = rows[User], rows[Project]
     assert isinstance(owner, User) and isinstance(project, Project)
-    persona = Persona.objects.create(owner=owner, name="Held", instructions="First.")
-    prompt = SavedPrompt.objects.create(owner=owner, name="held", text="First.")
+    persona = Persona.objects.create(owner=owner, name="Held", description="Says little.", instructions="First.")
+    prompt = SavedPrompt.objects.create(owner=owner, name="held", text="First.\nOf two lines.")
+    place = Conversation.objects.create(owner=owner, title="First", titled=True)
     Project.objects.filter(pk=project.pk).update(instructions="First.", owner=owner)
     update_persona(user=owner, persona=persona, fields={}, reminder="Remember.")
     reminder = persona.reminders.get()
     reminder.text = "Second."
     acts: list[Callable[[], object]] = [
         lambda: update_persona(user=owner, persona=persona, fields={"instructions": "Second."}),
-        lambda: update_persona(user=owner, persona=persona, fields={}, reminder=""),
         lambda: update_project(user=owner, project=project, fields={"instructions": "Second."}),
+        lambda: update_conversation(user=owner, conversation=place, fields={"title": "Second"}),
+        lambda: update_persona(user=owner, persona=persona, fields={"name": "Second"}),
+        lambda: update_persona(user=owner, persona=persona, fields={"description": "Says more."}),
+        lambda: update_persona(user=owner, persona=persona, fields={}, reminder=""),
+        lambda: update_project(user=owner, project=project, fields={"name": "Second"}),
         lambda: update_saved_prompt(user=owner, prompt=prompt, fields={"text": "Second."}),
+        lambda: update_saved_prompt(user=owner, prompt=prompt, fields={"name": "second"}),
         lambda: save_reminder(user=owner, reminder=reminder),
     ]
     User.objects.filter(pk=owner.pk).update(legal_hold=True)
     for act in acts:
         with pytest.raises(ProductError, match=HELD):
             act()
-    update_persona(user=owner, persona=persona, fields={"name": "Renamed", "instructions": "First."})
+    unchanged = {"name": "Held", "date_awareness": "none", "instructions": "First."}
+    update_persona(user=owner, persona=persona, fields=unchanged)
+    update_saved_prompt(user=owner, prompt=prompt, fields={"name": "held", "text": "First.\r\nOf two lines."})
+    update_conversation(user=owner, conversation=place, fields={"title": "First ", "archived": True})
     User.objects.filter(pk=owner.pk).update(legal_hold=False)
-    acts[0]()
-    acts[2]()
+    for act in acts[:3]:
+        act()
+
+
+def test_a_hold_on_one_conversation_keeps_its_title(people: Callable[..., User]) -> None:
+    owner = people()
+    held, other, unnamed = (Conversation.objects.create(owner=owner, title=title) for title in ("First", "First", ""))
+    Conversation.objects.filter(pk__in=[held.pk, unnamed.pk]).update(legal_hold=True)
+    with pytest.raises(ProductError, match=HELD):
+        update_conversation(user=owner, conversation=held, fields={"title": "Second"})
+    for place in (other, unnamed):
+        update_conversation(user=owner, conversation=place, fields={"title": "Second"})
+    titles = dict(Conversation.objects.filter(owner=owner).values_list("pk", "title"))
+    assert titles == {held.pk: "First", other.pk: "Second", unnamed.pk: "Second"}
 
 
 def owners(row: object) -> set[object]:

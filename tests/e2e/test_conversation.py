@@ -1,10 +1,12 @@
 """A person talks with a model in a browser."""
 
 import re
+from uuid import UUID
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 
+from chat.realtime import turn_stream
 from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, answer, ask, expect_complete, field, ready, status
 from tests.product import until
 
@@ -112,6 +114,40 @@ def test_a_lost_connection_is_taken_up_where_it_broke(visit: OpenBrowser) -> Non
     expect_complete(page)
     assert len(sockets) == 2
     expect(answer(page).locator(".prose")).to_have_text(WORDS)
+
+
+def test_what_redis_lost_of_a_growing_answer_comes_from_its_row(visit: OpenBrowser) -> None:
+    opened = visit()
+    page = opened.sign_in()
+    sockets: list[WebSocketRoute] = []
+    lost = False
+
+    def connected(socket: WebSocketRoute) -> None:
+        if not sockets or lost:
+            sockets.append(socket)
+            socket.connect_to_server()
+        else:
+            socket.close(code=1012)
+
+    page.route_web_socket(re.compile("/ws/"), connected)
+    page.reload()
+    ready(page)
+    text = " ".join(f"word{number}" for number in range(300))
+    ask(page, "Words", text=text, interval=0.05)
+    expect(answer(page)).to_contain_text("word5")
+    sockets[-1].close(code=1012)
+    turn, seen = answer(page).get_attribute("data-turn") or "", int(answer(page).get_attribute("data-seq") or 0)
+    next(opened.person.caller.events(turn, after=seen))  # there is more than the page has
+    turn_stream.forget([UUID(turn)])
+    lost = True
+    # What it takes over at once, it has before the end, and its text then goes on where that ends.
+    with page.expect_response(lambda response: "/messages/" in response.url and response.request.method == "GET"):
+        pass
+    expect(answer(page)).to_have_attribute("data-status", "pending")
+    shown = answer(page).locator(".prose").inner_text()
+    assert text.startswith(shown.strip())
+    expect_complete(page)
+    expect(answer(page).locator(".prose")).to_have_text(text)
 
 
 def test_two_tabs_see_the_same(visit: OpenBrowser) -> None:

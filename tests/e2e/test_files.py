@@ -1,19 +1,24 @@
 """A person uploads files, reads them, and sends them with a message, in a browser."""
 
 import base64
+import io
 import re
 from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from PIL import Image
 from playwright.sync_api import FilePayload, Page, expect
 
+from files.extraction.outside.places import RECOGNISED, Place, packed
+from files.models import File, FileText, RecognisedPage
 from llm.models import Model
 from tests.chat.books import book, notes, small_model
 from tests.chat.documents import upload
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, answer, ask, elsewhere, expect_complete, field, ready, scripted, status
 from tests.e2e.file_steps import attach, carry, chip, choose, go_to, overflow, row, send_button, text_file
+from tests.files.test_page_pictures import marked
 from tests.product import Product
 from tests.projects.uploads import pdf
 
@@ -81,6 +86,31 @@ def test_a_file_shows_its_pages_and_is_deleted_after_a_question(page: Page) -> N
     page.get_by_text("Delete…").click()
     page.get_by_role("button", name="Delete for ever").click()
     expect(page.get_by_text("No files yet.")).to_be_visible()
+
+
+def test_the_mark_stands_over_the_words_of_a_scan(page: Page, person: Person) -> None:
+    out = io.BytesIO()
+    Image.new("L", (600, 800), 255).save(out, "PDF")
+    file = upload(person, "scan.pdf", out.getvalue())["id"]
+    place = Place(2_000, 1_250, 3_167, 1_625)
+
+    def recognise() -> None:  # which takes a program that not every machine has
+        text = f"{RECOGNISED}: eng, 96 % sure]\n\nThe lake rises."
+        known = {"status": "ready", "media_type": "application/pdf", "pages": 1, "error": "", "error_code": ""}
+        File.objects.filter(pk=file).update(**known)
+        FileText.objects.update_or_create(file_id=file, defaults={"text": text, "spans": [(0, len(text))]})
+        words = [Place(800, 1_250, 1_900, 1_625), place, Place(3_300, 1_250, 4_500, 1_625)]
+        RecognisedPage.objects.update_or_create(file_id=file, page=1, defaults={"places": packed(words)})
+
+    elsewhere(recognise)
+    start = len(f"{RECOGNISED}: eng, 96 % sure]\n\nThe ")
+    page.goto(f"{person.caller.url}/files/{file}/?start={start}&end={start + 4}#passage")
+    shown = page.get_by_role("img", name="Page 1, on which is marked: lake")
+    expect(shown).to_have_js_property("complete", True)
+    expect(shown).not_to_have_js_property("naturalWidth", 0)
+    box = marked(Image.open(io.BytesIO(shown.screenshot())).convert("RGB"))
+    assert box is not None
+    assert all(abs(at - edge / 100) <= 2 for at, edge in zip(box, place, strict=True))
 
 
 def test_a_file_goes_with_a_message_and_the_plan_counts_it(page: Page) -> None:

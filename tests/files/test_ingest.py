@@ -4,6 +4,7 @@ import io
 import os
 import threading
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -12,6 +13,7 @@ import pytest
 from django.core.files.base import ContentFile
 from django.core.files.base import File as Content
 from django.core.files.storage import Storage, default_storage
+from django.test import Client
 from django.utils import timezone
 from PIL import Image
 
@@ -159,6 +161,28 @@ def test_a_password_opens_a_file_and_is_kept_nowhere(person: Person, caplog: pyt
     with pytest.raises(ProductError) as caught:
         services.reread(user=person.user, file=file, password="two\nlines")
     assert caught.value.code == "bad_password"
+
+
+def test_passwords_open_one_file_after_another_in_an_archive(person: Person, caplog: pytest.LogCaptureFixture) -> None:
+    members: dict[str, str | bytes] = {
+        f"{name}.docx": samples.locked(samples.word([f"The secret of {name}."]), f"sesame {name}") for name in "ab"
+    }
+    file = settled(upload(person, samples.archive({**members, "c.txt": "Words."}), "all.zip"))
+    api = partial(person.caller.get, f"files/{file.pk}/")
+    assert (file.status, file.error_code, api()["locked"]) == ("ready", "locked_inside", True)
+    assert file.error == "Files in it that a password still closes: a.docx, b.docx. Enter the password on its page."
+    browser = Client()
+    browser.force_login(person.user)
+    page = browser.get(f"/files/{file.pk}/").content.decode()
+    assert 'name="password"' in page and "the files in it that are still closed" in page
+    person.caller.post(f"files/{file.pk}/reread/", {"password": "sesame a"})
+    assert settled(file).error.startswith("Files in it that a password still closes: b.docx.")
+    services.reread(user=person.user, file=file, password="sesame b")
+    assert (settled(file).error, file.error_code, api()["locked"]) == ("", "", False)
+    text = FileText.objects.get(file=file).text
+    assert "The secret of a." in text and "The secret of b." in text
+    assert 'name="password"' not in browser.get(f"/files/{file.pk}/").content.decode()
+    assert passwords.take(file) == "" and "sesame" not in caplog.text
 
 
 def test_what_has_not_failed_cannot_be_tried_again(person: Person) -> None:

@@ -4,6 +4,7 @@ import base64
 import gzip
 import io
 import struct
+import tempfile
 import zipfile
 from contextlib import suppress
 from email.message import EmailMessage
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from files.extraction.nested import closed, dispatch, memory
 from files.extraction.nested.outlook import unpacked
 from files.extraction.older.slides import Record, Records
 from files.extraction.readers.result import ExtractionError
@@ -94,11 +96,87 @@ def test_an_archive_of_more_protected_files_than_are_read_is_not_opened(read: Re
     assert refusal(read, bytes(made), password="any").code == "bomb"
 
 
-def test_a_protected_file_in_an_archive_says_how_it_can_be_read(read: Read) -> None:
-    members: dict[str, str | bytes] = {"a.docx": samples.locked(samples.word(["Secret."]), "any"), "b.txt": "Words."}
-    first, second = pages(read(samples.archive(members)))
-    assert first.endswith("password. Upload it by itself and enter the password on its page.]")
+def secrets(*, inner: bool = False) -> bytes:
+    """An archive with a text, documents that two passwords protect, and with `inner` one within an archive in it."""
+    members: dict[str, str | bytes] = {
+        "a.docx": samples.locked(samples.word(["The first secret."]), "tëst 1"),
+        "b.txt": "Words.",
+        "c.xlsx": samples.locked(samples.word(["The second secret."]), "tëst 2"),
+    }
+    if inner:
+        members["d.zip"] = samples.archive({"e.docx": members["a.docx"], "old.zip": base64.b85decode(PKZIP)})
+    return samples.archive(members)
+
+
+def test_a_password_opens_what_is_protected_in_an_archive_and_the_rest_is_named(read: Read) -> None:
+    found = read(secrets())
+    first, second, third = pages(found)
+    assert first.endswith("password. Enter it on the page of the file that this one is in.]")
     assert second == "# b.txt\n\nWords."
+    assert (closed.names(found), found.left_out) == (["a.docx", "c.xlsx"], {})
+    assert (
+        closed.told(found)
+        == "Files in it that a password still closes: a.docx, c.xlsx. Enter the password on its page."
+    )
+    opened = read(secrets(), password="tëst 1")
+    first, second, third = pages(opened)
+    assert (first, second) == ("# a.docx\n\nThe first secret.", "# b.txt\n\nWords.")
+    assert third.startswith("# c.xlsx\n\n[Not read: The password does not open it.")
+    assert closed.names(opened) == ["c.xlsx"]
+
+
+def test_what_a_password_has_opened_stays_open_when_another_one_is_tried(read: Read) -> None:
+    before = read(secrets(), password="tëst 1")
+    spans = [list(span) for span in before.spans]
+    for password, names in (("tëst 2", []), ("guess", ["c.xlsx"]), ("", ["c.xlsx"])):
+        found = closed.with_opened(read(secrets(), password=password), before.text, spans)
+        assert pages(found)[0] == "# a.docx\n\nThe first secret."
+        assert closed.names(found) == names
+        assert found.text[found.spans[2][0] :].startswith("# c.xlsx\n\n")
+    other = read(samples.archive({"x.txt": "Words.", "y.txt": "Words.", "z.txt": "Words."}))
+    again = read(secrets())
+    assert closed.with_opened(again, other.text, [list(span) for span in other.spans]) == again
+
+
+def test_a_password_opens_what_is_deeper_in_an_archive_too(read: Read) -> None:
+    found = read(secrets(inner=True), password="tëst 1")
+    assert pages(found)[3] == "# d.zip\n\n# e.docx\n\nThe first secret.\n\n# old.zip\n\n# a.txt\n\nAn old secret."
+    assert closed.names(read(secrets(inner=True))) == ["a.docx", "c.xlsx", "e.docx", "a.txt"]
+
+
+def test_an_archive_of_which_only_some_is_protected_is_read_without_that(read: Read) -> None:
+    with zipfile.ZipFile(io.BytesIO(base64.b85decode(PKZIP))) as opened:
+        locked = opened.infolist()[0]
+    made = io.BytesIO(base64.b85decode(PKZIP))
+    with zipfile.ZipFile(made, "a") as archive:
+        archive.writestr("b.txt", "Words.")
+    assert locked.filename == "a.txt"
+    assert closed.names(read(made.getvalue())) == ["a.txt"]
+    assert pages(read(made.getvalue())).pop() == "# b.txt\n\nWords."
+    assert read(made.getvalue(), password="tëst 1").text == "# a.txt\n\nAn old secret.\n\n# b.txt\n\nWords."
+
+
+def test_nothing_but_what_another_password_closes_is_a_wrong_password(read: Read) -> None:
+    only = samples.archive({"a.docx": samples.locked(samples.word(["Secret."]), "any")})
+    assert refusal(read, only).code == "encrypted"
+    assert refusal(read, only, password="other").code == "wrong_password"
+    assert read(only, password="any").text == "# a.docx\n\nSecret."
+
+
+def test_a_password_opens_what_is_attached_to_a_letter(read: Read) -> None:
+    content = letter(**{"a.docx": samples.locked(samples.word(["The secret clause."]), "any")})
+    found = read(content, "letter.eml")
+    assert (closed.names(found), found.left_out) == (["a.docx"], {})
+    assert "The secret clause." in read(content, "letter.eml", password="any").text
+
+
+def test_of_more_protected_files_than_are_tried_the_others_stay_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", tempfile.TemporaryFile)  # which a confined reader replaces
+    monkeypatch.setattr(dispatch, "_KEYS_OF_A_FILE", dispatch.MOST_KEYS)
+    with memory.opened(secrets(inner=True)) as path:
+        found = dispatch.read(path, "all.zip", password="tëst 1")
+    assert closed.names(found) == ["c.xlsx", "e.docx", "a.txt"]
+    assert "and so are too many beside it. Upload it by itself.]" in found.text
 
 
 def test_what_cannot_be_opened_with_a_password_is_said_otherwise(read: Read) -> None:
@@ -199,8 +277,8 @@ def test_lists_of_a_document_of_word_97_that_are_not_there_take_nothing_of_its_t
 def test_a_presentation_of_powerpoint_97_gives_its_slides_and_notes(read: Read) -> None:
     result = read(older("deck.ppt"))
     first, second = (result.text[start:end] for start, end in result.spans)
-    assert first == "# The harbour\n\nShips\nBoats\n\nNotes:\n\nSay hello."
-    assert second == "# The end\n\nThanks"
+    assert first == "# The harbour\n\n- Ships\n- Boats\n\nNotes:\n\nSay hello."
+    assert second == "# The end\n\n- Thanks"
 
 
 def test_a_table_of_powerpoint_97_is_told_from_where_its_cells_stand() -> None:
@@ -215,7 +293,7 @@ def test_a_table_of_powerpoint_97_is_told_from_where_its_cells_stand() -> None:
     cells = cell(0, 0, 20, 10, "Both") + cell(0, 10, 10, 20, "Grüße") + cell(10, 10, 20, 20, "b")
     content = record(0xF002, record(0xF003, table + cells))
     [text] = Records(content).texts(Record(0, 0, 0, len(content), True))
-    assert text.text == "| Both | Both |\n| --- | --- |\n| Grüße | b |"
+    assert text.said == "| Both | Both |\n| --- | --- |\n| Grüße | b |"
 
 
 @pytest.mark.parametrize("name", ["harbour.doc", "deck.ppt"])

@@ -37,6 +37,8 @@ def test_a_word_that_a_lines_end_divides_is_one_word(read: Read) -> None:
         ("a snow~capped hill is inter~esting", "a snow-capped hill is interesting"),
         ("a run~up to arrest~ing views", "a run-up to arresting views"),
         ("stop-the~world", "stop-the-world"),
+        ("played with a live~ness, rarely live", "played with a live-ness, rarely live"),
+        ("to re~create what we create, and re~port it", "to re-create what we create, and report it"),
         ("state-of-the~art in a state-of-the-art way", "state-of-the-art in a state-of-the-art way"),
     ],
 )
@@ -53,6 +55,11 @@ def test_divided_words_are_told_from_hyphens_by_the_rest_of_the_document(text: s
             "Die Vor- und Nachteile der Wiederaufnahme eines EU-weiten Plans",
         ),
         ("A-t~il vu ce moment~là en réa~lité", "de la et le les des en un une du", "A-t-il vu ce moment-là en réalité"),
+        (
+            "Das harbour-tools~Paket und das mail~tools, mit Vier~tel",
+            "die und der in den von zu das mit sich, ship-tools",
+            "Das harbour-tools-Paket und das mail-tools, mit Viertel",
+        ),
         ("Tu var ved~tage lovgiv~ning", "og i at det er en til på af den", "Tu var vedtage lovgivning"),
     ],
 )

@@ -1,5 +1,6 @@
 """Pages that are pictures: what stands on them is recognised by a program of the machine, here a scripted one."""
 
+import hashlib
 import io
 import sys
 from collections.abc import Sequence
@@ -10,11 +11,11 @@ import pytest
 from PIL import Image
 
 from core.errors import ProductError
-from files.extraction import scans
-from files.extraction.outside import programs, recognition
+from files.extraction import process, scans
+from files.extraction.outside import places, programs, recognition
+from files.extraction.outside.places import RECOGNISED
 from files.extraction.process import layers_that_hold
 from files.extraction.readers.result import Extracted, ExtractionError
-from files.extraction.scans import RECOGNISED
 from tests.files import samples
 
 HEAD = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext"
@@ -28,8 +29,9 @@ TABLE = "\n".join(
 
 
 def test_words_become_lines_and_paragraphs_and_specks_are_left_out() -> None:
-    assert recognition.read(TABLE) == recognition.Recognised('Twelve ducks\n"here\n\nFour', 88.0)
-    assert recognition.read(HEAD) == recognition.Recognised("", 0.0)
+    read = recognition.read(TABLE)
+    assert (read.text, read.confidence, len(read.places)) == ('Twelve ducks\n"here\n\nFour', 88.0, 4)
+    assert recognition.read(HEAD) == recognition.Recognised("", 0.0, [])
 
 
 def tesseract(folder: Path, then: str) -> None:
@@ -129,6 +131,34 @@ def test_pages_without_text_are_recognised_one_by_one(on_the_machine: Path, tmp_
     assert (texts(mixed), mixed.left_out) == (["Typed.", expected], {"recognised": 1})
 
 
+def upside_down(folder: Path) -> tuple[Path, str]:
+    """A PDF of one page with a bar at its top, and the digest of its picture with the bar at the bottom."""
+    out, picture = io.BytesIO(), Image.new("L", (200, 300), 255)
+    picture.paste(0, (0, 0, 150, 20))
+    picture.save(out, "PDF")
+    path = folder / "turned.pdf"
+    path.write_bytes(out.getvalue())
+    plain, turned = (process.page_of(path, 0, turned=turned)[1] for turned in (False, True))
+    assert Image.open(io.BytesIO(turned)).tobytes() == Image.open(io.BytesIO(plain)).rotate(180).tobytes()
+    return path, hashlib.sha256(turned).hexdigest()
+
+
+@pytest.mark.parametrize(("sure", "kept"), [(70, "turned"), (95, "as it is")])
+def test_a_page_of_which_little_is_sure_is_looked_at_upside_down_too(
+    on_the_machine: Path, tmp_path: Path, sure: int, kept: str
+) -> None:
+    path, digest = upside_down(tmp_path)
+    page = "1\t1\t0\t0\t0\t0\t0\t0\t100\t100\t-1\t"
+    word = "5\t1\t1\t1\t1\t1\t10\t20\t20\t10"
+    tables = [f"{HEAD}\n{page}\n{word}\t{how}\t{said}" for how, said in ((sure, "as it is"), (97, "turned, as is"))]
+    here, there = (f"cat <<'END'\n{table}\nEND\n" for table in tables)
+    tesseract(on_the_machine, f"if sha256sum page.png | grep -q {digest}; then {there}else {here}fi")
+    found = scans.extract(path, "turned.pdf")
+    assert kept in texts(found)[0]
+    place = places.unpacked(found.places[0])[0]
+    assert tuple(place) == ((7_000, 7_000, 9_000, 8_000) if kept == "turned" else (1_000, 2_000, 3_000, 3_000))
+
+
 def test_a_model_reads_pages_where_one_is_chosen_and_gives_way_where_it_fails(
     on_the_machine: Path, tmp_path: Path
 ) -> None:
@@ -158,7 +188,7 @@ def test_a_model_that_fails_three_times_is_asked_no_more() -> None:
     recogniser = scans.Recogniser("sees", ask)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "")
-        assert [recogniser.text(bytes([number])) for number in range(5)] == [""] * 5
+        assert [recogniser.page(bytes([number])).text for number in range(5)] == [""] * 5
     assert (len(asked), recogniser.failed) == (3, 5)
 
 

@@ -153,6 +153,21 @@ def test_owners_hand_over_and_keep_it_as_owners(olga: User, binh: User, persona:
     assert code(hand_over, user=binh, persona=handed, share=group.pk) == "not_found"
 
 
+def test_the_page_asks_before_a_persona_is_handed_over(olga: User, binh: User, persona: Persona) -> None:
+    client, shares = browser(olga), reverse("personas:shares", args=[persona.pk])
+    row = share(user=olga, persona=persona, username="binh", role=Role.EDITOR)
+    address = reverse("personas:hand_over", args=[persona.pk, row.pk])
+    assert "Hand over" not in client.get(shares).text  # one hands over to those who own it already
+    change_share(user=olga, persona=persona, share=row.pk, role=Role.OWNER)
+    button, question = client.get(shares).text.split(f'action="{address}"', 1)
+    assert "Hand over…" in button[button.rindex("<details") :] and "<form" in button[button.rindex("</summary>") :]
+    assert "The persona then belongs to binh" in question and "olga keeps it as an owner" in question
+    handed = client.post(address, headers={"HX-Request": "true"}).text
+    assert handed.index("binh") < handed.index("owner") < handed.index("olga")
+    persona.refresh_from_db()
+    assert persona.owner == binh
+
+
 def test_pages_say_by_whom_it_is_shared_and_offer_what_the_role_lets_one_do(
     olga: User, binh: User, persona: Persona
 ) -> None:

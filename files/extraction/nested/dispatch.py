@@ -35,6 +35,8 @@ from files.extraction.readers.result import Extracted, ExtractionError
 DEEPEST = 4  # files in each other
 MOST_INNER = 1_000  # files in one, at all depths
 MOST_INNER_BYTES = 200_000_000
+MOST_KEYS = 1_000  # of members that ZIP closes; one of a file by itself takes as long as some of those
+_KEYS_OF_A_FILE = 5
 
 _READERS = {
     PDF: "readers.pdf",
@@ -60,10 +62,12 @@ _MAY_BE_PICTURES = (PDF, DOC, PPT, DOCX, PPTX, EPUB, RTF, ODT, ODP)
 
 @dataclass(slots=True)
 class Left:
-    """What may still be read of files in files, so that no archive of archives is read for ever."""
+    """What may still be read of files in files, so that no archive of archives is read for ever, and of how many keys
+    may still be made of a password."""
 
     files: int = MOST_INNER
     bytes: int = MOST_INNER_BYTES
+    keys: int = MOST_KEYS
 
     def take(self, size: int) -> None:
         """Raises `bomb` when there are more than anybody means to have read."""
@@ -72,12 +76,22 @@ class Left:
         if self.files < 0 or self.bytes < 0:
             raise ExtractionError("bomb")
 
+    def take_keys(self, count: int = 1) -> None:
+        """Raises `untried_inside`."""
+        if count > self.keys:
+            raise ExtractionError("untried_inside")
+        self.keys -= count
+
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """Reads what is in a file: `read` raises `ExtractionError`, of which all but `bomb` are of the inner file alone."""
+    """Reads what is in a file: `read` raises `ExtractionError`, of which all but `bomb` are of the inner file alone.
+
+    `password` is tried on what is protected in it.
+    """
 
     left: Left
+    password: str = ""
     depth: int = 0
 
     def read(self, content: bytes, name: str) -> Extracted:
@@ -86,23 +100,34 @@ class Inner:
             raise ExtractionError("unsupported")
         with memory.opened(content) as path:
             try:
-                return _read(path, name, "", "", replace(self, depth=self.depth + 1))
-            except ExtractionError as error:
-                if error.code == "encrypted":  # it has no page on which to enter a password
-                    raise ExtractionError("locked_inside") from error
-                raise
-            except MemoryError:
+                return self._opened(path, name)
+            except (ExtractionError, MemoryError):
                 raise
             except Exception as error:  # libraries raise almost anything about a damaged file
                 raise ExtractionError("damaged") from error
 
+    def _opened(self, path: Path, name: str) -> Extracted:
+        """Without a password first: most files need none, and to try one takes time."""
+        deeper = replace(self, depth=self.depth + 1)
+        try:
+            return _read(path, name, "", "", deeper)
+        except ExtractionError as error:
+            if error.code != "encrypted":
+                raise
+        if not self.password:
+            raise ExtractionError("locked_inside")
+        self.left.take_keys(_KEYS_OF_A_FILE)
+        try:
+            return _read(path, name, "", self.password, deeper)
+        except ExtractionError as error:
+            raise ExtractionError("wrong_inside" if error.code == "wrong_password" else error.code) from error
+
 
 def read(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted:
-    """`encoding` is that of a plain text or HTML, `password` that of a protected file, if they are known.
-
-    Raises `ExtractionError`.
+    """`encoding` is that of a plain text or HTML, `password` that of a protected file or of what is in it, if they are
+    known. Raises `ExtractionError`.
     """
-    return _read(path, name, encoding, password, Inner(Left()))
+    return _read(path, name, encoding, password, Inner(Left(), password))
 
 
 def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> Extracted:

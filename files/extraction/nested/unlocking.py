@@ -1,4 +1,4 @@
-"""What a password opens: files of Office, of LibreOffice, and ZIP archives, given back without it, held in memory."""
+"""What a password opens: files of Office, of LibreOffice, and members of ZIP archives, held in memory."""
 
 import base64
 import hashlib
@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -37,21 +38,36 @@ _AT_ONCE = 1 << 16  # blocks
 # takes 100,000 rounds, LibreOffice as many for each part, or 3 rounds through 64 MiB for the whole.
 _MOST_ROUNDS, _MOST_ROUNDS_OF_OFFICE = 20_000_000, 5_000_000
 _MOST_MEMORY, _MOST_WORK = 256 * 1024, 8 * 1024 * 1024  # KiB of a key; KiB times rounds, of all keys
-_MOST_MEMBERS = 1_000  # of an archive, each with a key of its own
 _CHECKED = 1_024  # bytes that a checksum of LibreOffice is of
 
 
 def unlocked(path: Path, password: str) -> bytes:
-    """Raises `wrong_password`, `protected`, `damaged`, `bomb`."""
+    """A file of Office or LibreOffice without its password. Raises `wrong_password`, `protected`, `damaged`, `bomb`."""
     with path.open("rb") as source:
         is_zip = source.read(len(_ZIP)) == _ZIP
     if not is_zip:
         return _office(path, password)
-    archive = Archive(path, locked=True)
+    with _told():
+        return _open_document(Archive(path), password)
+
+
+def member(path: Path, archive: Archive, name: str, password: str) -> bytes:
+    """What is in one of `archive.locked`. Raises as `unlocked`."""
+    info = archive.locked[name]
+    keys = [password.encode(), *([password.encode("cp1252", "ignore")] if not password.isascii() else [])]
+    if info.flag_bits & _STRONG:
+        raise ExtractionError("protected")
+    with _told():
+        if info.compress_type == _AES:
+            return _by_winzip(_packed(path, info), info, keys)
+        return _by_pkzip(archive, info, keys)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What libraries raise, in our words."""
     try:
-        if archive.is_open_document():
-            return _open_document(archive, password)
-        return _made_anew(_members(path, archive, password))
+        yield
     except (struct.error, zlib.error, zipfile.BadZipFile, EOFError, ValueError, OverflowError) as error:
         raise ExtractionError("damaged") from error
     except NotImplementedError as error:  # a way to compress that Python does not know
@@ -86,20 +102,6 @@ def _made_anew(members: Iterator[tuple[str, bytes]]) -> bytes:
         for name, content in members:
             made.writestr(name, content)
     return out.getvalue()
-
-
-def _members(path: Path, archive: Archive, password: str) -> Iterator[tuple[str, bytes]]:
-    """Of a ZIP archive, whose programs write passwords in different ways."""
-    if len(archive.members) > _MOST_MEMBERS:
-        raise ExtractionError("bomb")
-    keys = [password.encode(), *([password.encode("cp1252", "ignore")] if not password.isascii() else [])]
-    for member in archive.members:
-        if member.flag_bits & _STRONG:
-            raise ExtractionError("protected")
-        if member.compress_type == _AES:
-            yield member.filename, _by_winzip(_packed(path, member), member, keys)
-        else:
-            yield member.filename, _by_pkzip(archive, member, keys)
 
 
 def _by_pkzip(archive: Archive, member: zipfile.ZipInfo, keys: list[bytes]) -> bytes:

@@ -23,7 +23,8 @@ Element = Any  # lxml's own class for elements is private
 
 
 class Archive:
-    """A checked archive. Raises `bomb` or `damaged`, and `encrypted` unless members may be `locked`."""
+    """A checked archive. Raises `bomb` or `damaged`, and `encrypted` unless members may be `locked`: those that ZIP's
+    own passwords close."""
 
     def __init__(self, path: Path, *, locked: bool = False) -> None:
         try:
@@ -37,7 +38,8 @@ class Archive:
             raise ExtractionError("bomb")
         if unpacked > SMALL and unpacked > MAX_RATIO * min(max(packed, 1), path.stat().st_size):
             raise ExtractionError("bomb")
-        if not locked and any(member.flag_bits & _ENCRYPTED for member in self.members):
+        self.locked = {member.filename: member for member in self.members if member.flag_bits & _ENCRYPTED}
+        if self.locked and not locked:
             raise ExtractionError("encrypted")
         self.names = {member.filename for member in self.members}
 

@@ -111,7 +111,7 @@ _BY_NAME = {
 
 
 def media_type(path: Path, name: str) -> str:
-    """Raises `unsupported` for what no extractor reads, `encrypted` for what Office, LibreOffice or ZIP protects."""
+    """Raises `unsupported` for what no extractor reads, `encrypted` for what Office or LibreOffice protects."""
     with path.open("rb") as source:
         head = source.read(_HEAD)
     for pattern, kind in _IMAGE_MARKS:
@@ -141,7 +141,9 @@ def _compound(content: bytes) -> str:
 
 
 def _in_archive(path: Path) -> str:
-    archive = Archive(path)
+    archive = Archive(path, locked=True)
+    if archive.locked:
+        return ZIP
     for part, kind in _PARTS.items():
         if part in archive.names:
             return kind

@@ -11,7 +11,7 @@ from files.extraction.readers.archive import Archive, Element, relation_targets
 from files.extraction.readers.result import Extracted, paged
 from files.extraction.text.beside import chart, remark
 from files.extraction.text.formulas import latex
-from files.extraction.text.numbering import written
+from files.extraction.text.numbering import Steps
 from files.extraction.text.tables import Cell, markdown
 
 _PRESENTATION = "ppt/presentation.xml"
@@ -19,7 +19,6 @@ _RELATIONS = "relationships}"  # what the namespace of relations ends with, in b
 _TITLES, _BODIES = ("title", "ctrTitle"), ("body", "obj", "")
 _APART = ("sldNum", "sldImg")  # placeholders of what is no text
 _AUTHORS = ("ppt/commentAuthors.xml", "ppt/authors.xml")  # of comments, in older and newer files
-_FORMATS = {"alpha": "Letter", "roman": "Roman"}
 
 
 def read(path: Path, media_type: str) -> Extracted:
@@ -151,27 +150,21 @@ def _count(element: Element, name: str) -> int:
 def _paragraphs(shape: Element, *, bulleted: bool) -> list[str]:
     """Lines with dashes or numbers where they have some; a body's paragraphs have, if it does not say otherwise."""
     found = [(each, text) for each in shape.iter("{*}p") if (text := _inline(each).strip())]
-    counts: dict[int, int] = {}
+    steps = Steps()
     lines = []
     for paragraph, text in found:
         properties = paragraph.find("{*}pPr")
         level = 0 if properties is None else _count(properties, "lvl") if properties.get("lvl") else 0
-        label = _label(properties, counts, level, bulleted=bulleted and len(found) > 1)
+        label = _label(properties, steps, level, bulleted=bulleted and len(found) > 1)
         lines.append(f"{'  ' * min(level, 9)}{label} {text}" if label else text)
     return lines
 
 
-def _label(properties: Element | None, counts: dict[int, int], level: int, *, bulleted: bool) -> str:
-    for deeper in [each for each in counts if each > level]:
-        del counts[deeper]
+def _label(properties: Element | None, steps: Steps, level: int, *, bulleted: bool) -> str:
     kinds = {} if properties is None else {_tag(each): each for each in properties}
     if (numbered := kinds.get("buAutoNum")) is not None:
-        counts[level] = counts.get(level, _count(numbered, "startAt") - 1) + 1
-        kind = numbered.get("type", "arabicPeriod")
-        case = "upper" if "Uc" in kind else "lower"
-        form = next((f"{case}{word}" for start, word in _FORMATS.items() if kind.startswith(start)), "decimal")
-        return written(counts[level], form) + (")" if "Paren" in kind else ".")
-    counts.pop(level, None)
+        return steps.label(level, numbered.get("type", "arabicPeriod"), _count(numbered, "startAt"))
+    steps.end(level)
     return "" if "buNone" in kinds else "-" if "buChar" in kinds or "buBlip" in kinds or bulleted else ""
 
 

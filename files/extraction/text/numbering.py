@@ -11,6 +11,7 @@ _ROMAN = (
     *((1_000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")),
     *((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
 )
+_OF_SLIDES = {"alpha": "Letter", "roman": "Roman"}  # with which schemes of slides begin
 _MOST = 100_000  # numbers beyond are written as decimals
 
 
@@ -47,6 +48,30 @@ class Numbering:
     def _shown(self, level: int) -> str:
         here = self.levels.get(level, Level())
         return written(self._counts.setdefault(level, here.start), here.format)
+
+
+@dataclass(slots=True)
+class Steps:
+    """Numbers the paragraphs of one text on a slide: they count on while they follow each other at a level, with the
+    same scheme."""
+
+    _last: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+
+    def label(self, level: int, scheme: str, start: int) -> str:
+        """Of the next paragraph at this level. `scheme` is one of DrawingML (20.1.10.61), such as `alphaLcParenR`."""
+        here = self._last.get(level, ("", 0, 0))
+        number = here[2] + 1 if here[:2] == (scheme, start) else start
+        self.end(level)
+        self._last[level] = scheme, start, number
+        case = "upper" if "Uc" in scheme else "lower"
+        form = next((f"{case}{word}" for name, word in _OF_SLIDES.items() if scheme.startswith(name)), "decimal")
+        said = written(number, form)
+        return f"({said})" if "ParenBoth" in scheme else f"{said})" if "Paren" in scheme else f"{said}."
+
+    def end(self, level: int) -> None:
+        """Of what is counted at this level and below it, before a paragraph without a number."""
+        for each in [each for each in self._last if each >= level]:
+            del self._last[each]
 
 
 def written(number: int, form: str) -> str:

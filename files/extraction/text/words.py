@@ -21,6 +21,7 @@ _SHORT = 3  # letters; shorter parts are seldom words
 _SELDOM = 3  # times; a word that stands more often without a hyphen than this is written without
 # Of the tokenizer's tokens: those that people use all the time, and those after which few are words that they know.
 _VERY_FREQUENT, _FREQUENT = 3_000, 80_000
+_LESS_FREQUENT = 30_000  # than this, a word that begins like “re” may as well be made anew of two: “re-create”
 # By the languages that the rest of a text tells: those in which few words have a hyphen before a small letter, and
 # those in which one stands before words that follow a verb or a name.
 _SELDOM_HYPHENED = frozenset(
@@ -93,18 +94,21 @@ def joined(pages: Sequence[str]) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class _Words:
     """Those of a document: how often each stands in it undivided, which pairs have a hyphen, its language, and of the
-    everyday words that its divided ones may be or be made of, how many are more frequent."""
+    everyday words that its divided ones may be or be made of, how many are more frequent. `before` and `behind`: parts
+    that stand right there at a hyphen."""
 
     known: Counter[str]
     hyphened: frozenset[str]
     language: str
     everyday: dict[str, int]
+    before: frozenset[str]
+    behind: frozenset[str]
 
     @classmethod
     def of(cls, pages: Sequence[str]) -> "_Words":
         small = [page.lower() for page in pages]
         known = Counter(word for page in small for word in _WORD.findall(_DIVIDED_WORD.sub(" ", page)))
-        pairs = (pair for word in known if "-" in word for pair in pairwise(word.split("-")))
+        pairs = {pair for word in known if "-" in word for pair in pairwise(word.split("-"))}
         asked: set[str] = set()
         for divided in {found for page in small for found in _DIVIDED_WORD.findall(page)}:
             parts = _BETWEEN.split(divided)
@@ -114,7 +118,8 @@ class _Words:
                 last, first = _ends(before, after)
                 if known[last + first] <= _SELDOM:
                     asked.update((last, first, last + first))
-        return cls(known, frozenset(map("-".join, pairs)), language(known), _ranks(asked))
+        before, behind = (frozenset(pair[side] for pair in pairs if len(pair[side]) >= _SHORT) for side in (0, 1))
+        return cls(known, frozenset(map("-".join, pairs)), language(known), _ranks(asked), before, behind)
 
     def whole(self, found: re.Match[str]) -> str:
         """A divided word without what divides it."""
@@ -167,6 +172,8 @@ class _Words:
         everyday = last + first in self.everyday
         if first in _CONJUNCTIONS:
             return everyday
+        if not everyday and self._stands_at_hyphens(last, first):
+            return False
         if self.language in _SELDOM_HYPHENED:
             return everyday or not before.isupper() or len(before) == 1
         if last in _FIRST_PARTS or (first in _SECOND_PARTS and last != "un"):
@@ -174,22 +181,35 @@ class _Words:
         with_followers = self.language in _WITH_FOLLOWERS
         if with_followers and first in _FOLLOWERS and not (everyday and len(first) < _SHORT):
             return False
-        if first in _ENDS or last in _NO_WORDS:
+        if last in _NO_WORDS:
             return True
+        if first in _ENDS:
+            return everyday or with_followers or len(last) <= _SHORT or not self._is_word(last)
         words = self._are_words(last, first)
         if everyday:
-            frequent = self._rarer(last, first) < _FREQUENT
-            return with_followers or not (words and frequent and last not in _BEGINNINGS)
+            if last in _BEGINNINGS:
+                made = self.known[first] and len(first) > _SHORT and self.everyday[last + first] > _LESS_FREQUENT
+                return with_followers or not made
+            return with_followers or not (words and self._rarer(last, first) < _FREQUENT)
         # In English nearly all words are everyday ones, or stand in a document twice.
         strict = self.language == "en" or not (self.language or not (last + first).isascii())
         return not (strict or words)
+
+    def _stands_at_hyphens(self, last: str, first: str) -> bool:
+        """Whether the document has other words in which one of the two is before or behind a hyphen."""
+        if min(len(last), len(first)) < _SHORT - 1 or first in _ENDS or last in _BEGINNINGS | _NO_WORDS:
+            return False
+        return last in self.before or first in self.behind
+
+    def _is_word(self, part: str) -> bool:
+        return self.known[part] > 0 or part in self.everyday
 
     def _rarer(self, last: str, first: str) -> int:
         return max(self.everyday.get(part, _FREQUENT) for part in (last, first))
 
     def _are_words(self, last: str, first: str) -> bool:
         long = (len(last) >= _SHORT or last in _SHORT_WORDS) and (len(first) >= _SHORT or first in _PARTICLES)
-        return long and first not in _ENDS and all(self.known[part] or part in self.everyday for part in (last, first))
+        return long and first not in _ENDS and self._is_word(last) and self._is_word(first)
 
 
 def _ends(before: str, after: str) -> tuple[str, str]:
