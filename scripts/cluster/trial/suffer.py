@@ -117,7 +117,7 @@ class Trial:
                 place = await conversation(client)
                 turn = await ask(client, place, "Are you there?", {"text": "Yes."})
                 if (await status_of(client, f"turns/{turn['id']}/", *OVER))["status"] == "done":
-                    return time.monotonic() - ended
+                    return round(time.monotonic() - ended, 1)
             await asyncio.sleep(0.5)
         return None
 
