@@ -16,7 +16,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
-SILENT_SECONDS = 2.5  # without a word to anybody; a request, which has begun before, has to be answered within five
+SILENT_SECONDS = 3.0  # without a word to anybody; a request has to be answered within five
 ASKED_EVERY = 1.0  # seconds
 SHORT_WAIT = 1.0  # seconds for a connection, while there is none to be expected
 LOOKED_EVERY = 0.25  # seconds

@@ -101,6 +101,8 @@ class Server:
             "unix_socket_directories": "",
             "max_connections": CONNECTIONS,
             "cluster_name": name.replace("-", "_"),
+            # A commit waits for the replica, which looks every five seconds by default whether the first is back.
+            "wal_retrieve_retry_interval": "1s",
         }
         set_to = [each for key, value in options.items() for each in ("-c", f"{key}={value}")]
         self.process = Process(
