@@ -23,7 +23,7 @@ def show(title: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         limit = row.get("limit", row.get("peer", ""))
         line = f"{row['name']:<62} {row['value']:>10} {row['unit']:<8} {limit:>10} {row.get('ratio', ''):>7}"
-        print(f"{line}, of nothing {row['control']}" if "control" in row else line)
+        print(f"{line}, control {row['control']}" if "control" in row else line)
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / f"{title.split()[0].lower()}.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False))
 
