@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.bench import bench_context, files, hanging, looks, page, search, shares, turn
+from scripts.bench import bench_context, exchange, files, hanging, looks, page, search, shares, turn
 from scripts.bench.peers.client import Clients
 from scripts.bench.retrieval import table as retrieval
 from scripts.services import Services
@@ -60,6 +60,8 @@ def with_services(wanted: list[str]) -> None:
                     for count in (25, 50, 100):
                         rows += turn.streams(product, caller, clients, count)
                 show("Turn (the whole path, from the post to the event)", rows)
+            if "exchange" in wanted:
+                show("Exchange (what one costs an installation)", exchange.rows(product, caller, PASSWORD))
             if "hanging" in wanted:
                 show("Hanging (answers of a silent model)", hanging.rows(product, caller))
     finally:
@@ -81,7 +83,7 @@ def with_a_million() -> list[dict[str, Any]]:
     services = Services()
     try:
         urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
-        return separately("scripts.bench.retrieval.messages", **urls)
+        return separately("scripts.bench.with_django.volume", **urls)
     finally:
         services.end()
 
@@ -89,8 +91,9 @@ def with_a_million() -> list[dict[str, Any]]:
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
     wanted = wanted or [
-        *("context", "rendering", "traces", "plan", "replay", "files", "page", "looks", "turn", "hanging", "shares"),
-        *("search", "messages", "retrieval"),
+        *("context", "rendering", "traces", "plan", "replay", "files", "page", "looks", "turn", "exchange"),
+        *("hanging", "shares"),
+        *("search", "volume", "retrieval"),
     ]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
@@ -100,13 +103,13 @@ def main(wanted: list[str]) -> None:
         show("Traces (what the spans of a turn cost)", separately("scripts.bench.with_django.traces"))
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
-    if "messages" in wanted:
-        show("Messages (search among a million of them)", with_a_million())
+    if "volume" in wanted:
+        show("Volume (beside a million messages of others)", with_a_million())
     if "retrieval" in wanted:
         show("Retrieval (how well search ranks, and how long that takes)", retrieval.rows())
     if "shares" in wanted:
         with_limits()
-    if {"plan", "replay", "files", "page", "looks", "turn", "hanging"} & set(wanted):
+    if {"plan", "replay", "files", "page", "looks", "turn", "exchange", "hanging"} & set(wanted):
         with_services(wanted)
 
 
