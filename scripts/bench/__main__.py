@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.bench import bench_context, exchange, files, hanging, looks, page, search, shares, turn
+from scripts.bench import bench_context, files, hanging, looks, page, search, shares, turn
 from scripts.bench.peers.client import Clients
 from scripts.bench.retrieval import table as retrieval
 from scripts.services import Services
@@ -60,8 +60,6 @@ def with_services(wanted: list[str]) -> None:
                     for count in (25, 50, 100):
                         rows += turn.streams(product, caller, clients, count)
                 show("Turn (the whole path, from the post to the event)", rows)
-            if "exchange" in wanted:
-                show("Exchange (what one costs an installation)", exchange.rows(product, caller, PASSWORD))
             if "hanging" in wanted:
                 show("Hanging (answers of a silent model)", hanging.rows(product, caller))
     finally:
@@ -91,8 +89,7 @@ def with_a_million() -> list[dict[str, Any]]:
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
     wanted = wanted or [
-        *("context", "rendering", "traces", "plan", "replay", "files", "page", "looks", "turn", "exchange"),
-        *("hanging", "shares"),
+        *("context", "rendering", "traces", "plan", "replay", "files", "page", "looks", "turn", "hanging", "shares"),
         *("search", "volume", "retrieval"),
     ]
     if "context" in wanted:
@@ -109,7 +106,7 @@ def main(wanted: list[str]) -> None:
         show("Retrieval (how well search ranks, and how long that takes)", retrieval.rows())
     if "shares" in wanted:
         with_limits()
-    if {"plan", "replay", "files", "page", "looks", "turn", "exchange", "hanging"} & set(wanted):
+    if {"plan", "replay", "files", "page", "looks", "turn", "hanging"} & set(wanted):
         with_services(wanted)
 
 

@@ -222,7 +222,7 @@ def rows(arguments: list[str]) -> list[dict[str, Any]]:
     """In the database of DATABASE_URL, which is empty."""
     setup_test_environment()
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
-    limits = {"API_RATES": {}, "PAGE_RATES": {}}
+    limits: dict[str, Any] = {"API_RATES": {}, "PAGE_RATES": {}}
     with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}, **limits):
         call_command("migrate", verbosity=0)
         small, large = filled(list(SMALL)), filled(arguments)
