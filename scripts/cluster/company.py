@@ -16,7 +16,7 @@ import redis
 from scripts.cluster.postgres import PgBouncer, Postgres, url
 from scripts.cluster.process import ClusterError, Process
 from scripts.cluster.product import Glasshouse, example
-from scripts.cluster.proxy import NAME, Proxy
+from scripts.cluster.proxy import NAME, Kind, Ports, Proxy
 from scripts.cluster.servers import BUCKET, KEY, RABBITMQ, SECRET, Bucket, Model, RabbitMQ, Valkey
 from scripts.cluster.wire import Wire
 from tests.product import free_port
@@ -24,14 +24,15 @@ from tests.product import free_port
 WAIT = 120.0  # seconds for a service to answer, on a busy machine
 STOP_SECONDS = 5.0
 SECOND = ("web-2", "turns-2", "background-1")  # they stand, as it were, on another machine, whose lines can be cut
-PROGRAMS = {"haproxy": "haproxy", "pgbouncer": "pgbouncer", RABBITMQ: "rabbitmq-server", "epmd": "rabbitmq-server"}
+PROGRAMS = {"pgbouncer": "pgbouncer", RABBITMQ: "rabbitmq-server", "epmd": "rabbitmq-server"}
 
 
 class Company:
     """`directory` is made, and must not be there yet. `port` is that of HTTPS. `wired`: whether lines can be cut."""
 
-    def __init__(self, directory: Path, port: int, *, wired: bool = False, drain: int = 120) -> None:
-        if missing := sorted({package for name, package in PROGRAMS.items() if not shutil.which(name)}):
+    def __init__(self, directory: Path, port: int, proxy: Kind, *, wired: bool = False, drain: int = 120) -> None:
+        needed = PROGRAMS | {proxy.program: proxy.package}
+        if missing := sorted({package for name, package in needed.items() if not shutil.which(name)}):
             raise ClusterError(f"Install Debian's packages first: {', '.join(missing)}; make cluster-packages does.")
         if directory.exists():
             raise ClusterError(f"{directory} is there already; remove it, or name another one in CLUSTER.")
@@ -46,7 +47,8 @@ class Company:
         self.product = Glasshouse(directory, self._environment(drain))
         self.own = dict(self._own())
         first, second = self.web_ports.values()
-        self.proxy = Proxy(directory, port, free_port(), (first, self._line("haproxy", "web-2", second)))
+        webs = first, self._line(proxy.program, "web-2", second)
+        self.proxy = Proxy(proxy, directory, Ports(port, free_port(), webs))
 
     @property
     def url(self) -> str:
@@ -75,7 +77,7 @@ class Company:
         self._services_answer()
         say("Tables, rows, a provider, an administrator")
         self._fill()
-        say("Web processes, workers, beat, HAProxy")
+        say(f"Web processes, workers, beat, {self.proxy.kind.called}")
         for process in (*self.own.values(), self.proxy.process):
             process.start()
         self.until(self.ready, "the web processes and workers are ready")

@@ -1,51 +1,138 @@
-"""HAProxy with TLS, by the file that `deploy/` has for it: only ports and the certificate are put in."""
+"""HAProxy, nginx or Caddy with TLS, by the file of `deploy/` for it: only ports and the certificate are put in."""
 
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.cluster.process import ClusterError, Process
 from tests.product import ROOT
 
-FILE = ROOT / "deploy" / "haproxy" / "haproxy.cfg"
 NAME = "localhost"
+# What Debian has around the file, in /etc/nginx/nginx.conf; nothing of it may lie in the system's directories.
+NGINX = """
+user www-data;
+daemon off;
+pid {home}/pid;
+error_log stderr;
+events {{ worker_connections 4096; }}
+http {{
+    access_log {home}/access.log;
+    client_body_temp_path {home}/body;
+    proxy_temp_path {home}/answers;
+    fastcgi_temp_path {home}/unused;
+    uwsgi_temp_path {home}/unused;
+    scgi_temp_path {home}/unused;
+    include {file};
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`called` as people call it; `program` as Debian does."""
+
+    called: str
+    program: str
+    package: str
+    file: Path
+
+
+PROXIES = {
+    each.program: each
+    for each in (
+        Kind("HAProxy", "haproxy", "haproxy", ROOT / "deploy" / "haproxy" / "haproxy.cfg"),
+        Kind("nginx", "nginx", "nginx-light", ROOT / "deploy" / "nginx" / "glasshouse.conf"),
+        Kind("Caddy", "caddy", "caddy", ROOT / "deploy" / "Caddyfile"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Ports:
+    """`webs` are those of two web processes."""
+
+    https: int
+    http: int
+    webs: Sequence[int]
 
 
 class Proxy:
-    """`webs` are the ports of two web processes."""
+    def __init__(self, kind: Kind, directory: Path, ports: Ports) -> None:
+        home = directory / "proxy"
+        home.mkdir(mode=0o711)
+        self.kind, self.certificate = kind, home / "certificate.pem"
+        _certify(home)
+        file = home / kind.file.name
+        file.write_text(site(kind, ports, home))
+        self.process = Process(kind.program, _command(kind, file), directory, _environment(kind, ports, home))
 
-    def __init__(self, directory: Path, port: int, plain: int, webs: Sequence[int]) -> None:
-        self.port, home = port, directory / "proxy"
-        home.mkdir()
-        self.certificate, both = home / "certificate.pem", home / "both.pem"
-        _certify(self.certificate, home / "key.pem", both)
-        (home / "haproxy.cfg").write_text(site(port, plain, webs, both))
-        self.process = Process("haproxy", ["haproxy", "-db", "-f", str(home / "haproxy.cfg")], directory)
+
+def chosen(name: str) -> Kind:
+    """Raises ClusterError."""
+    if name not in PROXIES:
+        raise ClusterError(f"There is no proxy {name}; PROXY is one of {', '.join(PROXIES)}.")
+    return PROXIES[name]
 
 
-def site(port: int, plain: int, webs: Sequence[int], pem: Path) -> str:
+def site(kind: Kind, ports: Ports, home: Path) -> str:
     """The file of `deploy/` with what is ours. Raises ClusterError where it no longer says what is to be replaced."""
-    put_in = {
-        "127.0.0.1:8000": f"127.0.0.1:{webs[0]}",
-        "127.0.0.1:8001": f"127.0.0.1:{webs[1]}",
-        "bind :80\n": f"bind 127.0.0.1:{plain}\n",
-        "bind :443 ": f"bind 127.0.0.1:{port} ",
-        "/etc/ssl/glasshouse/fullchain-and-key.pem": str(pem),
-    }
-    text = FILE.read_text()
-    for theirs, ours in put_in.items():
+    text = kind.file.read_text()
+    for theirs, ours in _put_in(kind, ports, home).items():
         if theirs not in text:
-            raise ClusterError(f"{FILE} says “{theirs}” no more; scripts/cluster/proxy.py puts in what is ours.")
+            raise ClusterError(f"{kind.file} says “{theirs}” no more; scripts/cluster/proxy.py puts in what is ours.")
         text = text.replace(theirs, ours)
     return text
 
 
-def _certify(certificate: Path, key: Path, both: Path) -> None:
+def _put_in(kind: Kind, ports: Ports, home: Path) -> Mapping[str, str]:
+    webs = {f"127.0.0.1:800{number}": f"127.0.0.1:{port}" for number, port in enumerate(ports.webs)}
+    match kind.program:
+        case "haproxy":
+            return webs | {
+                "bind :80\n": f"bind 127.0.0.1:{ports.http}\n",
+                "bind :443 ": f"bind 127.0.0.1:{ports.https} ",
+                "/etc/ssl/glasshouse/fullchain-and-key.pem": f"{home}/both.pem",
+            }
+        case "nginx":
+            return webs | {
+                "listen 80;": f"listen 127.0.0.1:{ports.http};",
+                "listen 443 ": f"listen 127.0.0.1:{ports.https} ",
+                "chat.example.org": NAME,
+                "/etc/ssl/glasshouse/fullchain.pem": f"{home}/certificate.pem",
+                "/etc/ssl/glasshouse/privkey.pem": f"{home}/key.pem",
+            }
+    return {
+        "\n{\n": f"\n{{\n\tadmin off\n\thttp_port {ports.http}\n\thttps_port {ports.https}\n\tdefault_bind 127.0.0.1\n",
+        "\n{$DOMAIN:localhost} {\n": f"\n{NAME} {{\n\ttls {home}/certificate.pem {home}/key.pem\n",
+    }
+
+
+def _command(kind: Kind, file: Path) -> list[str]:
+    match kind.program:
+        case "haproxy":
+            return ["haproxy", "-db", "-f", str(file)]
+        case "nginx":
+            around = file.with_name("nginx.conf")
+            around.write_text(NGINX.format(home=file.parent, file=file))
+            return ["nginx", "-c", str(around)]
+    return ["caddy", "run", "--adapter", "caddyfile", "--config", str(file)]
+
+
+def _environment(kind: Kind, ports: Ports, home: Path) -> Mapping[str, str]:
+    if kind.program != "caddy":
+        return {}
+    return {"UPSTREAM": " ".join(f"127.0.0.1:{port}" for port in ports.webs), "HOME": str(home)}
+
+
+def _certify(home: Path) -> None:
+    """`certificate.pem`, `key.pem`, and `both.pem` of them."""
     names = ["-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME},IP:127.0.0.1"]
     kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
+    certificate, key = home / "certificate.pem", home / "key.pem"
     command = [shutil.which("openssl") or "openssl", "req", *kind, *names, "-keyout", str(key)]
     made = subprocess.run([*command, "-out", str(certificate)], capture_output=True, text=True)
     if made.returncode:
         raise ClusterError(f"openssl made no certificate:\n{made.stderr}")
-    both.write_text(certificate.read_text() + key.read_text())
+    (home / "both.pem").write_text(certificate.read_text() + key.read_text())
