@@ -174,8 +174,8 @@ class MessageManager(models.Manager["Message"]):
 
 
 def owner_of_conversation() -> Any:
-    """Whose the row's conversation is, which is deleted with its person and never changes hands. Empty in rows of before
-    the column until migrations have filled it, and nowhere else: a trigger fills what code leaves out.
+    """Whose the row's conversation is, which is deleted with its person and never changes hands. Empty only in rows of
+    before the column, until migrations have filled it: a trigger fills what code leaves out.
 
     Rows go with their conversation, so nothing has to look for those of a person, and no index does.
     """
