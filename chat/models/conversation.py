@@ -175,19 +175,10 @@ class MessageManager(models.Manager["Message"]):
 
 def owner_of_conversation() -> Any:
     """Whose the row's conversation is, which is deleted with its person and never changes hands. Empty only in rows of
-    before the column, until migrations have filled it: a trigger fills what code leaves out.
-
-    Rows go with their conversation, so nothing has to look for those of a person, and no index does.
-    """
-    return models.ForeignKey(
-        settings.AUTH_USER_MODEL,
-        null=True,
-        editable=False,
-        on_delete=models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-    )
+    before the column, until migrations have filled it: a trigger fills what code leaves out. As rows go with their
+    conversation, nothing has to look for those of a person, and no index does."""
+    options: dict[str, Any] = {"null": True, "editable": False, "db_constraint": False, "db_index": False}
+    return models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.DO_NOTHING, related_name="+", **options)
 
 
 class Message(models.Model):
