@@ -50,10 +50,10 @@ def goes(kind: type[models.Model], below: frozenset[type[models.Model]] = frozen
     """Whether a row is deleted with a person, who may stand several tables above."""
     if kind is User:
         return True
-    above = {
+    above: set[Any] = {
         field.related_model
         for field in kind._meta.concrete_fields
-        if field.is_relation and field.remote_field.on_delete is models.CASCADE
+        if getattr(field.remote_field, "on_delete", None) is models.CASCADE
     }
     return any(goes(each, below | {kind}) for each in above - below - {kind})
 
