@@ -24,6 +24,7 @@ from asgiref.sync import async_to_sync  # noqa: E402 - models can be imported on
 from django.conf import settings  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.db import transaction  # noqa: E402
+from django.db.models import QuerySet  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.test.utils import override_settings, setup_test_environment  # noqa: E402
 from django.urls import URLPattern, URLResolver, get_resolver  # noqa: E402
@@ -84,7 +85,7 @@ def without_arguments(patterns: list[URLPattern | URLResolver], before: str = "/
 
 def requests(person: User) -> list[Request]:
     """Every list and page that this person can ask for, and what is said of the newest of their rows."""
-    own = {
+    own: dict[str, QuerySet[Any]] = {
         "conversation": Conversation.objects.filter(owner=person).exclude(project=None),
         "message": Message.objects.filter(owner=person, role="assistant"),
         "turn": Turn.objects.filter(conversation__owner=person),
@@ -178,6 +179,7 @@ async def read(answer: Any) -> None:
 
 def once(client: Client, request: Request) -> Measured:
     def answered() -> Any:
+        answer: Any
         if request.form is None:
             answer = client.get(request.address)
         elif request.type == "multipart":
