@@ -4,12 +4,13 @@ from typing import Any, ClassVar, NamedTuple
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Func, Q
 from pgvector.django import VectorField
 from uuid_utils.compat import uuid7
 
-from accounts.models import shared_with
+from accounts.models import PeopleGroup
 from core.crypto import EncryptedTextField
 from files.extraction.readers.media_types import CONVERTED, HEIC, PDF
 from llm.models import price, validate_base_url
@@ -25,6 +26,15 @@ class Uses(NamedTuple):
     others: int
 
 
+class _OneOf(Func):
+    """Whether a value is in an array, which is made once, before rows are read. Of subqueries joined by OR, or by IN
+    with a union, the planner cannot know how few rows they have, and reads the whole table, with everybody's."""
+
+    template = "%(expressions)s)"
+    arg_joiner = " = ANY("
+    output_field = models.BooleanField()
+
+
 class FileQuerySet(models.QuerySet["File"]):
     def owned_by(self, user: AbstractBaseUser | AnonymousUser) -> "FileQuerySet":
         return self.filter(owner_id=user.pk)
@@ -33,9 +43,17 @@ class FileQuerySet(models.QuerySet["File"]):
         """One's own files and those in projects that one owns or is a member of."""
         if user.pk is None:
             return self.none()
-        owned = File.objects.filter(project_entries__project__owner=user.pk).values("pk")
-        shared = shared_with(user, File.objects.all(), "project_entries__project__memberships")
-        return self.filter(Q(owner_id=user.pk) | Q(pk__in=owned) | shared)
+        entries: models.QuerySet[Any] = File._meta.get_field(
+            "project_entries"
+        ).related_model._default_manager.order_by()
+        groups = PeopleGroup.objects.of(user).values("pk")
+        of_projects = ({"owner": user.pk}, {"memberships__user": user.pk}, {"memberships__group__in": groups})
+        others = [
+            entries.filter(**{f"project__{way}": whose for way, whose in ways.items()}).values("file")
+            for ways in of_projects
+        ]
+        first = File.objects.filter(owner_id=user.pk).order_by().values("pk")
+        return self.filter(_OneOf(F("pk"), ArraySubquery(first.union(*others))))
 
 
 class File(models.Model):
