@@ -46,7 +46,8 @@ class Company:
         self.product = Glasshouse(directory, self._environment(drain))
         self.own = dict(self._own())
         first, second = self.web_ports.values()
-        self.proxy = Proxy(directory, port, free_port(), (first, self._line("haproxy", "web-2", second)))
+        webs = (first, self._line("haproxy", "web-2", second))
+        self.proxy = Proxy(directory, port, free_port(), free_port(), webs)
 
     @property
     def url(self) -> str:
@@ -61,7 +62,11 @@ class Company:
         )  # fmt: skip
         lines = (*([self.postgres.line] if self.postgres.line else ()), *self.wires.values())
         wires = (wire.process for wire in lines)
-        return {each.name: each for each in (*services, *wires, *self.own.values(), self.proxy.process)}
+        return {each.name: each for each in (*services, *wires, *self.own.values(), *self._front)}
+
+    @property
+    def _front(self) -> tuple[Process, Process]:
+        return self.proxy.process, self.proxy.watch
 
     def start(self, say: Callable[[str], None] = print) -> None:
         """Returns when web processes and workers answer. Raises ClusterError."""
@@ -70,20 +75,20 @@ class Company:
         self.pgbouncer.point(self._line("pgbouncer", "postgres", self.postgres.first.port))
         say("PgBouncer, Valkey, RabbitMQ, the bucket, the scripted model")
         for process in self.processes.values():
-            if not process.alive and process not in (*self.own.values(), self.proxy.process):
+            if not process.alive and process not in (*self.own.values(), *self._front):
                 process.start()
         self._services_answer()
         say("Tables, rows, a provider, an administrator")
         self._fill()
         say("Web processes, workers, beat, HAProxy")
-        for process in (*self.own.values(), self.proxy.process):
+        for process in (*self.own.values(), *self._front):
             process.start()
         self.until(self.ready, "the web processes and workers are ready")
 
     def stop(self) -> None:
         """What stands in front first; whatever has not ended after a few seconds is killed."""
-        behind = [each for each in self.processes.values() if each not in (*self.own.values(), self.proxy.process)]
-        for several in ((self.proxy.process, *self.own.values()), behind):
+        before = (*reversed(self._front), *self.own.values())
+        for several in (before, [each for each in self.processes.values() if each not in before]):
             for process in several:
                 process.ask_to_end()
             until = time.monotonic() + STOP_SECONDS

@@ -101,7 +101,7 @@ def test_the_cluster_starts_what_the_units_start_behind_the_proxy_of_its_file() 
     said = re.findall(r"^ExecStart=/opt/glasshouse/.venv/bin/(.+)$", UNIT_TEXTS, re.M)
     assert all(any(each.replace("%i", "8001").replace("%%", "%") in line for line in commands) for each in said)
     assert [line.startswith("nice -n 10 ") for line in commands] == [False, False, True, False]
-    there = site(8443, 8080, (1001, 1002), Path("/c.pem"))
+    there = site(8443, 8080, 8405, (1001, 1002), Path("/c.pem"))
     assert "server web-2 127.0.0.1:1002\n" in there and "bind 127.0.0.1:8443 ssl crt /c.pem " in there
     assert len({each.name for each in FAULTS}) == len({each.said for each in FAULTS}) == len(FAULTS)
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import redis
@@ -29,8 +29,7 @@ def _nothing(company: Company) -> None:
 @dataclass(frozen=True)
 class Fault:
     """`seconds` from `begin` to `end`. `unready`: the web processes whose `/readyz` must not be 200 meanwhile; of
-    others it must; None: either may be. `before` is done before the work begins, `after` once it is settled. `mute`:
-    nobody can be answered in time, since what stands in front of all hangs itself."""
+    others it must; None: either may be. `before` is done before the work begins, `after` once it is settled."""
 
     name: str
     said: str
@@ -40,7 +39,6 @@ class Fault:
     unready: frozenset[str] | None = NOBODY
     before: Act = _nothing
     after: Act = _nothing
-    mute: bool = False
 
 
 def _kill(name: str, unready: frozenset[str] | None = NOBODY) -> Fault:
@@ -190,7 +188,9 @@ FAULTS = (
     _kill("beat"),
     _freeze("beat", 20.0),
     _kill("haproxy"),
-    replace(_freeze("haproxy", 10.0), mute=True),
+    _freeze("haproxy", 15.0),
+    _kill("haproxy-watch"),
+    _freeze("haproxy-watch", 15.0),
     _away("wire-all-bucket", 20.0, NOBODY, "storage-away", "the bucket's server away for 20 s (refuses connections)"),
     _freeze("bucket", 20.0, NOBODY, "storage-hangs", "the bucket's server hangs for 20 s (SIGSTOP)"),
     Fault("disk-full", "the disk on which uploads arrive full for 20 s", _fill_disks, _empty_disks, 20.0),
