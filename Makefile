@@ -21,8 +21,9 @@ help:
 	@echo "make bench   the benchmarks"
 	@echo "make bench-peers   the same work through Glasshouse, Chainlit and Open WebUI (TABLES=\"first burst\"), which it installs"
 	@echo "make cluster   a whole company on this machine from Debian's packages: PostgreSQL with a replica, PgBouncer, Valkey,"
-	@echo "               RabbitMQ, a bucket, HAProxy with TLS, web processes and workers (PORT; CLUSTER: a directory for logs)"
-	@echo "make test-cluster   what a company survives, tried (FAULTS=\"kill-web-1 redis-away\"); not a part of make test"
+	@echo "               RabbitMQ, a bucket, a proxy with TLS, web processes and workers (PORT; PROXY=haproxy, nginx or caddy;"
+	@echo "               CLUSTER: a directory for logs)"
+	@echo "make test-cluster   what a company survives, tried (FAULTS=\"kill-web-1 redis-away\", PROXY); not a part of make test"
 	@echo "make test-beside   the tests of an older commit on the schema of today (COMMIT=HEAD~1, TESTS=tests/chat)"
 	@echo "make fuzz    about ten thousand made-up requests to the API"
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
@@ -74,13 +75,19 @@ test-cluster: $(INSTALLED_TO_TEST) cluster-packages
 test-beside: $(INSTALLED_TO_TEST)
 	@$(BIN)/python -m scripts.beside $(or $(COMMIT),HEAD~1) $(TESTS)
 
+# Debian starts each server that it installs, at its usual port, unless this file says no.
+NO_SERVICES := /usr/sbin/policy-rc.d
+
 cluster-packages:
-	@for program in haproxy pgbouncer rabbitmq-server epmd faketime openssl; do \
+	@for program in haproxy nginx caddy pgbouncer rabbitmq-server epmd faketime openssl; do \
 	  command -v $$program >/dev/null || missing="$$missing $$program"; done; \
 	test -z "$$missing" || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	  { [ -e $(NO_SERVICES) ] || { trap "rm -f $(NO_SERVICES)" EXIT && \
+	    printf '#!/bin/sh\nexit 101\n' > $(NO_SERVICES) && chmod +x $(NO_SERVICES); }; } && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-	    haproxy pgbouncer rabbitmq-server faketime openssl; } || { \
-	    echo "The cluster needs the packages haproxy, pgbouncer, rabbitmq-server, faketime and openssl." >&2; exit 1; }
+	    haproxy nginx-light caddy pgbouncer rabbitmq-server faketime openssl; } || { \
+	    echo "The cluster needs the packages haproxy, nginx-light, caddy, pgbouncer, rabbitmq-server, faketime and" \
+	      "openssl." >&2; exit 1; }
 
 screenshots: $(INSTALLED_TO_TEST) chromium
 	$(BIN)/python -m scripts.screenshots

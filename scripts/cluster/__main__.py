@@ -1,4 +1,5 @@
-"""`python -m scripts.cluster`: a whole company on this machine, until Ctrl-C. HTTPS at PORT, else 8443.
+"""`python -m scripts.cluster`: a whole company on this machine, until Ctrl-C. HTTPS at PORT, else 8443, by PROXY:
+`haproxy`, `nginx` or `caddy`.
 
 CLUSTER is the directory that is made and stays, with the logs and all data; without it they go with the company.
 """
@@ -11,11 +12,14 @@ from pathlib import Path
 from scripts.cluster.company import Company
 from scripts.cluster.keeper import kept
 from scripts.cluster.process import ClusterError
+from scripts.cluster.proxy import chosen
 
 
 def main(place: Path) -> int:
     try:
-        company = Company(Path(os.environ.get("CLUSTER") or place / "company"), int(os.environ.get("PORT", "8443")))
+        proxy = chosen(os.environ.get("PROXY") or "haproxy")
+        directory = Path(os.environ.get("CLUSTER") or place / "company")
+        company = Company(directory, int(os.environ.get("PORT", "8443")), proxy)
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 1

@@ -16,7 +16,7 @@ import redis
 from scripts.cluster.postgres import PgBouncer, Postgres, url
 from scripts.cluster.process import ClusterError, Process
 from scripts.cluster.product import Glasshouse, example
-from scripts.cluster.proxy import NAME, Proxy
+from scripts.cluster.proxy import NAME, Kind, Ports, Proxy
 from scripts.cluster.servers import BUCKET, KEY, RABBITMQ, SECRET, Bucket, Model, RabbitMQ, Valkey
 from scripts.cluster.wire import Wire
 from tests.product import free_port
@@ -24,14 +24,15 @@ from tests.product import free_port
 WAIT = 120.0  # seconds for a service to answer, on a busy machine
 STOP_SECONDS = 5.0
 SECOND = ("web-2", "turns-2", "background-1")  # they stand, as it were, on another machine, whose lines can be cut
-PROGRAMS = {"haproxy": "haproxy", "pgbouncer": "pgbouncer", RABBITMQ: "rabbitmq-server", "epmd": "rabbitmq-server"}
+PROGRAMS = {"pgbouncer": "pgbouncer", RABBITMQ: "rabbitmq-server", "epmd": "rabbitmq-server"}
 
 
 class Company:
     """`directory` is made, and must not be there yet. `port` is that of HTTPS. `wired`: whether lines can be cut."""
 
-    def __init__(self, directory: Path, port: int, *, wired: bool = False, drain: int = 120) -> None:
-        if missing := sorted({package for name, package in PROGRAMS.items() if not shutil.which(name)}):
+    def __init__(self, directory: Path, port: int, proxy: Kind, *, wired: bool = False, drain: int = 120) -> None:
+        needed = PROGRAMS | {proxy.program: proxy.package}
+        if missing := sorted({package for name, package in needed.items() if not shutil.which(name)}):
             raise ClusterError(f"Install Debian's packages first: {', '.join(missing)}; make cluster-packages does.")
         if directory.exists():
             raise ClusterError(f"{directory} is there already; remove it, or name another one in CLUSTER.")
@@ -46,8 +47,8 @@ class Company:
         self.product = Glasshouse(directory, self._environment(drain))
         self.own = dict(self._own())
         first, second = self.web_ports.values()
-        webs = (first, self._line("haproxy", "web-2", second))
-        self.proxy = Proxy(directory, port, free_port(), free_port(), webs)
+        webs = first, self._line(proxy.program, "web-2", second)
+        self.proxy = Proxy(proxy, directory, Ports(port, free_port(), free_port(), webs))
 
     @property
     def url(self) -> str:
@@ -62,11 +63,7 @@ class Company:
         )  # fmt: skip
         lines = (*([self.postgres.line] if self.postgres.line else ()), *self.wires.values())
         wires = (wire.process for wire in lines)
-        return {each.name: each for each in (*services, *wires, *self.own.values(), *self._front)}
-
-    @property
-    def _front(self) -> tuple[Process, Process]:
-        return self.proxy.process, self.proxy.watch
+        return {each.name: each for each in (*services, *wires, *self.own.values(), *self.proxy.processes)}
 
     def start(self, say: Callable[[str], None] = print) -> None:
         """Returns when web processes and workers answer. Raises ClusterError."""
@@ -75,19 +72,19 @@ class Company:
         self.pgbouncer.point(self._line("pgbouncer", "postgres", self.postgres.first.port))
         say("PgBouncer, Valkey, RabbitMQ, the bucket, the scripted model")
         for process in self.processes.values():
-            if not process.alive and process not in (*self.own.values(), *self._front):
+            if not process.alive and process not in (*self.own.values(), *self.proxy.processes):
                 process.start()
         self._services_answer()
         say("Tables, rows, a provider, an administrator")
         self._fill()
-        say("Web processes, workers, beat, HAProxy")
-        for process in (*self.own.values(), *self._front):
+        say(f"Web processes, workers, beat, {self.proxy.kind.called}")
+        for process in (*self.own.values(), *self.proxy.processes):
             process.start()
         self.until(self.ready, "the web processes and workers are ready")
 
     def stop(self) -> None:
         """What stands in front first; whatever has not ended after a few seconds is killed."""
-        before = (*reversed(self._front), *self.own.values())
+        before = (*reversed(self.proxy.processes), *self.own.values())
         for several in (before, [each for each in self.processes.values() if each not in before]):
             for process in several:
                 process.ask_to_end()

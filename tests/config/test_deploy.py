@@ -12,8 +12,8 @@ from django.conf import settings
 
 from core.background import QUEUES
 from scripts.cluster.product import command
-from scripts.cluster.proxy import site
-from scripts.cluster.trial.faults import FAULTS
+from scripts.cluster.proxy import PROXIES, Ports, site
+from scripts.cluster.trial.faults import faults
 from tests.config.test_operations import ELSEWHERE, READ
 
 DEPLOY = Path(settings.BASE_DIR) / "deploy"
@@ -95,15 +95,25 @@ def test_whoever_serves_static_files_may_read_what_another_has_collected() -> No
     assert "compileall -q /srv/glasshouse\n" in CONTAINER  # of packages some modules are of Python 2, and fail it
 
 
-def test_the_cluster_starts_what_the_units_start_behind_the_proxy_of_its_file() -> None:
+def test_the_cluster_starts_what_the_units_start() -> None:
     units = ("web@", "turns@", "background@", "beat")
     commands = [" ".join(command(f"glasshouse-{unit}", "8001")) for unit in units]
     said = re.findall(r"^ExecStart=/opt/glasshouse/.venv/bin/(.+)$", UNIT_TEXTS, re.M)
     assert all(any(each.replace("%i", "8001").replace("%%", "%") in line for line in commands) for each in said)
     assert [line.startswith("nice -n 10 ") for line in commands] == [False, False, True, False]
-    there = site(8443, 8080, 8405, (1001, 1002), Path("/c.pem"))
-    assert "server web-2 127.0.0.1:1002\n" in there and "bind 127.0.0.1:8443 ssl crt /c.pem " in there
-    assert len({each.name for each in FAULTS}) == len({each.said for each in FAULTS}) == len(FAULTS)
+
+
+def test_the_cluster_puts_its_ports_and_its_certificate_into_the_file_of_each_proxy() -> None:
+    there = {name: site(kind, Ports(8443, 8080, 8405, (1001, 1002)), Path("/c")) for name, kind in PROXIES.items()}
+    assert "server web-2 127.0.0.1:1002\n" in there["haproxy"]
+    assert "bind 127.0.0.1:8443 ssl crt /c/both.pem " in there["haproxy"]
+    assert "server 127.0.0.1:1002 " in there["nginx"] and "listen 127.0.0.1:8443 ssl " in there["nginx"]
+    assert "\ttls /c/certificate.pem /c/key.pem\n" in there["caddy"] and "\thttps_port 8443\n" in there["caddy"]
+
+
+def test_each_fault_has_a_name_and_words_of_its_own() -> None:
+    for tried in map(faults, PROXIES.values()):
+        assert len({each.name for each in tried}) == len({each.said for each in tried}) == len(tried)
 
 
 def _version() -> str:

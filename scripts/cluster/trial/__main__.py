@@ -1,4 +1,5 @@
-"""`python -m scripts.cluster.trial`: tries what FAULTS names, all without it, on a cluster of its own.
+"""`python -m scripts.cluster.trial`: tries what FAULTS names, all without it, on a cluster of its own,
+behind the proxy that PROXY names.
 
 Ends with 1 where something was lost, late or not back in time. CLUSTER is the directory that is made and stays.
 """
@@ -15,14 +16,23 @@ import aiohttp
 from scripts.cluster.company import Company
 from scripts.cluster.keeper import kept
 from scripts.cluster.process import ClusterError
+from scripts.cluster.proxy import PROXIES, Kind, chosen
 from scripts.cluster.trial import deploy, streams, table
 from scripts.cluster.trial.client import session_of
-from scripts.cluster.trial.faults import FAULTS, Fault
+from scripts.cluster.trial.faults import Fault, faults
 from scripts.cluster.trial.suffer import Trial, requests_words
 from tests.product import free_port
 
 LOADS = {"deploy": (deploy.SAID, deploy.tried), "streams": (streams.SAID, streams.tried)}
-ORDER = [*(each.said for each in FAULTS), *(said for said, _ in LOADS.values())]
+
+
+def _order() -> list[str]:
+    loads = [said for said, _ in LOADS.values()]
+    return [
+        table.about(proxy, said)
+        for proxy in PROXIES.values()
+        for said in [*(each.said for each in faults(proxy)), *loads]
+    ]
 
 
 async def _tend(company: Company) -> None:
@@ -33,7 +43,8 @@ async def _tend(company: Company) -> None:
 
 async def _fault(trial: Trial, fault: Fault) -> bool:
     outcome, ready = await trial.suffer(fault)
-    table.written([table.row(outcome, ready)], ORDER)
+    proxy = trial.company.proxy.kind
+    table.written(proxy, table.row(proxy, outcome, ready), _order())
     for kind, result in outcome.results.items():
         print(f"  {kind}: {result}")
     print(f"  requests: {requests_words(outcome)}; /readyz: {ready}; all back after {outcome.back} s")
@@ -45,7 +56,8 @@ async def _fault(trial: Trial, fault: Fault) -> bool:
 async def _load(company: Company, session: aiohttp.ClientSession, name: str) -> bool:
     about, tried = LOADS[name]
     said, well = await tried(company, session)
-    table.written([table.load_row(said, about)], ORDER)
+    proxy = company.proxy.kind
+    table.written(proxy, table.load_row(proxy, about, said), _order())
     print(f"  {said}")
     return well
 
@@ -53,16 +65,16 @@ async def _load(company: Company, session: aiohttp.ClientSession, name: str) -> 
 async def _try(company: Company, names: Sequence[str]) -> list[str]:
     """The names of those that did not go well."""
     tending, bad = asyncio.create_task(_tend(company)), []
-    faults = {each.name: each for each in FAULTS}
+    known = {each.name: each for each in faults(company.proxy.kind)}
     async with session_of(company) as session:
         trial = Trial(company, session)
-        if set(names) & set(faults):
+        if set(names) & set(known):
             await trial.begin()
         for name in names:
             begun = time.monotonic()
             print(name, flush=True)
             try:
-                well = await (_fault(trial, faults[name]) if name in faults else _load(company, session, name))
+                well = await (_fault(trial, known[name]) if name in known else _load(company, session, name))
             except ClusterError as error:
                 print(f"  ! {error}")
                 well = False
@@ -72,10 +84,10 @@ async def _try(company: Company, names: Sequence[str]) -> list[str]:
     return bad
 
 
-def _with_company(names: Sequence[str], place: Path) -> list[str]:
+def _with_company(proxy: Kind, names: Sequence[str], place: Path) -> list[str]:
     """Without faults its lines cannot be cut, which costs processor time."""
     directory = Path(os.environ.get("CLUSTER") or place / "company")
-    company = Company(directory, free_port(), wired=not set(names) <= set(LOADS))
+    company = Company(directory, free_port(), proxy, wired=not set(names) <= set(LOADS))
     try:
         company.start()
         return asyncio.run(_try(company, names))
@@ -84,13 +96,14 @@ def _with_company(names: Sequence[str], place: Path) -> list[str]:
 
 
 def main(place: Path) -> int:
-    known = [*(each.name for each in FAULTS), *LOADS]
-    wanted = os.environ.get("FAULTS", "").split() or known
     try:
+        proxy = chosen(os.environ.get("PROXY") or "haproxy")
+        known = [*(each.name for each in faults(proxy)), *LOADS]
+        wanted = os.environ.get("FAULTS", "").split() or known
         if unknown := set(wanted) - set(known):
             raise ClusterError(f"There is no {', '.join(sorted(unknown))} to try; there are {', '.join(known)}.")
         begun = time.monotonic()
-        bad = _with_company([name for name in known if name in wanted], place)
+        bad = _with_company(proxy, [name for name in known if name in wanted], place)
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 1

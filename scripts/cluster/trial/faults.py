@@ -12,6 +12,7 @@ import redis
 
 from scripts.cluster.company import Company
 from scripts.cluster.process import ClusterError
+from scripts.cluster.proxy import Kind
 
 Act = Callable[[Company], object]
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
@@ -154,7 +155,7 @@ def _clock(seconds: int) -> Fault:
     return Fault(name, said, _nothing, seconds=40.0, before=start, after=stop)
 
 
-FAULTS = (
+BEHIND = (
     _kill("turns-1"),
     _kill("web-1", None),
     _away("redis", 60.0, WEBS, "redis-away", "Redis away for 60 s (refuses connections)"),
@@ -187,16 +188,11 @@ FAULTS = (
     _freeze("background-1", 20.0),
     _kill("beat"),
     _freeze("beat", 20.0),
-    _kill("haproxy"),
-    _freeze("haproxy", 15.0),
-    _kill("haproxy-watch"),
-    _freeze("haproxy-watch", 15.0),
     _away("wire-all-bucket", 20.0, NOBODY, "storage-away", "the bucket's server away for 20 s (refuses connections)"),
     _freeze("bucket", 20.0, NOBODY, "storage-hangs", "the bucket's server hangs for 20 s (SIGSTOP)"),
     Fault("disk-full", "the disk on which uploads arrive full for 20 s", _fill_disks, _empty_disks, 20.0),
     _clock(600),
     _clock(-600),
-    _cut("haproxy-web-2", "HAProxy", "web-2"),
     _cut("web-2-redis", "web-2", "Redis", frozenset({"web-2"})),
     _cut("web-2-pgbouncer", "web-2", "PgBouncer", frozenset({"web-2"})),
     _cut("turns-2-redis", "turns-2", "Redis"),
@@ -207,3 +203,10 @@ FAULTS = (
         _lose_replica, _find_replica, 20.0,
     ),
 )  # fmt: skip
+
+
+def faults(proxy: Kind) -> tuple[Fault, ...]:
+    """Of a company behind this proxy, in their order. Where nothing watches a proxy, one that hangs answers nobody."""
+    watched = (_freeze(proxy.program, 15.0), _kill(proxy.watch), _freeze(proxy.watch, 15.0)) if proxy.watch else ()
+    cut = _cut(f"{proxy.program}-web-2", proxy.called, "web-2")
+    return (*BEHIND, _kill(proxy.program), *watched, cut)
