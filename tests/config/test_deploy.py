@@ -70,7 +70,7 @@ def test_whoever_stops_a_process_waits_until_it_has_drained() -> None:
     waits += [
         int(each["stop_grace_period"][:-1]) for each in COMPOSE["services"].values() if "stop_grace_period" in each
     ]
-    assert len(waits) == len(UNITS) + 5 and min(waits) > BESIDE == settings.DRAIN_SECONDS == VALUES["drainSeconds"]
+    assert len(waits) == len(UNITS) + 7 and min(waits) > BESIDE == settings.DRAIN_SECONDS == VALUES["drainSeconds"]
 
 
 def test_the_chart_uses_the_values_that_it_has() -> None:
