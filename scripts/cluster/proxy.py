@@ -1,4 +1,4 @@
-"""HAProxy, nginx or Caddy with TLS, and what watches it, by the files of `deploy/`: only ports and places are put in."""
+"""HAProxy, nginx or Caddy with TLS, and what watches it, by files of `deploy/`: only ports and places are put in."""
 
 import re
 import shlex
