@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0055_drop_message_words'),
+        ('chat', '0057_fill_owners_of_turns'),
     ]
 
     operations = [
