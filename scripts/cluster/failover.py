@@ -71,9 +71,9 @@ class Pair:
         return False
 
     def hand_over(self) -> None:
-        """A Sentinel is told to have the replica take the place of a first that is well."""
+        """A Sentinel is told to have the replica take the place of a first that is well, and gives it all it has."""
         with redis.Redis(port=self._sentinels[0], socket_timeout=5) as sentinel:
-            sentinel.execute_command("SENTINEL", "FAILOVER", NAME)
+            sentinel.execute_command("SENTINEL", "FAILOVER", NAME, "COORDINATED")
 
     def stop(self) -> None:
         """Nobody changes anything any more; then the first is it again."""
