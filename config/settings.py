@@ -56,7 +56,7 @@ MIDDLEWARE = [
     "config.http.middleware.RequestIdMiddleware",
     "config.http.middleware.OriginMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "config.static_files.CollectedFilesMiddleware",
     "config.http.middleware.PageCompressionMiddleware",
     "config.http.middleware.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -23,6 +23,7 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage, Storage
 from django.core.management import call_command
 from whitenoise.compress import Compressor
+from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 from config.embedded.paths import StartError
@@ -30,6 +31,7 @@ from config.embedded.services import wheel_file
 
 # What the files were made from, beside the manifest that names the files.
 ORIGINALS_NAME = "originals.txt"
+COLLECTING = ".new-"  # begins the name of a directory in `STATIC_ROOT` in which a process collects
 # Level 11 makes files a tenth smaller and takes forty times as long, at the first start of every version.
 BROTLI_LEVEL = 8
 Paths = Mapping[str, tuple[Storage, str]]
@@ -136,6 +138,26 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
             ) from error
 
 
+class CollectedFilesMiddleware(WhiteNoiseMiddleware):
+    """Passes over what another process collects in the same directory just now, and moves while this one looks."""
+
+    def update_files_dictionary(self, root: str, prefix: str) -> None:
+        found = dict(_standing(root))
+        for path in found:
+            url = prefix + Path(path).relative_to(root).as_posix()
+            self.add_file_to_dictionary(url, path, stat_cache=found)  # type: ignore[no-untyped-call]  # has no annotations
+
+
+def _standing(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    for entry in os.scandir(folder):
+        if entry.name.startswith(COLLECTING):
+            continue
+        if entry.is_dir():
+            yield from _standing(entry.path)
+        else:
+            yield entry.path, entry.stat()
+
+
 def collect_changed() -> None:
     """Fills `STATIC_ROOT`, unless what stands there was made from the same originals. Nothing while developing: with
     DEBUG files are served from where they stand.
@@ -149,7 +171,7 @@ def collect_changed() -> None:
         return
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=root, prefix=".new-") as directory:
+        with tempfile.TemporaryDirectory(dir=root, prefix=COLLECTING) as directory:
             new = Path(directory)
             command = Command()
             command.storage = HashedStaticFiles(location=new)

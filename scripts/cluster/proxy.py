@@ -1,4 +1,4 @@
-"""HAProxy, nginx or Caddy with TLS, by the file of `deploy/` for it: only ports and the certificate are put in."""
+"""HAProxy, nginx or Caddy with TLS, by the file of `deploy/` for it: only ports and places are put in."""
 
 import shutil
 import subprocess
@@ -102,6 +102,7 @@ def _put_in(kind: Kind, ports: Ports, home: Path) -> Mapping[str, str]:
                 "chat.example.org": NAME,
                 "/etc/ssl/glasshouse/fullchain.pem": f"{home}/certificate.pem",
                 "/etc/ssl/glasshouse/privkey.pem": f"{home}/key.pem",
+                "/var/lib/nginx/glasshouse": f"{home}/lives",
             }
     return {
         "\n{\n": f"\n{{\n\tadmin off\n\thttp_port {ports.http}\n\thttps_port {ports.https}\n\tdefault_bind 127.0.0.1\n",

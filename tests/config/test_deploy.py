@@ -72,7 +72,7 @@ def test_whoever_stops_a_process_waits_until_it_has_drained() -> None:
     waits += [
         int(each["stop_grace_period"][:-1]) for each in COMPOSE["services"].values() if "stop_grace_period" in each
     ]
-    assert len(waits) == len(UNITS) + 5 and min(waits) > BESIDE == settings.DRAIN_SECONDS == VALUES["drainSeconds"]
+    assert len(waits) == len(UNITS) + 7 and min(waits) > BESIDE == settings.DRAIN_SECONDS == VALUES["drainSeconds"]
 
 
 def test_the_chart_uses_the_values_that_it_has() -> None:
@@ -109,7 +109,7 @@ def test_the_cluster_puts_its_ports_and_its_certificate_into_the_file_of_each_pr
     there = {name: site(kind, Ports(8443, 8080, (1001, 1002)), Path("/c")) for name, kind in PROXIES.items()}
     assert "server web-2 127.0.0.1:1002\n" in there["haproxy"]
     assert "bind 127.0.0.1:8443 ssl crt /c/both.pem " in there["haproxy"]
-    assert "server 127.0.0.1:1002 " in there["nginx"] and "listen 127.0.0.1:8443 ssl " in there["nginx"]
+    assert "server 127.0.0.1:1002 max_fails=1 " in there["nginx"] and "listen 127.0.0.1:8443 ssl " in there["nginx"]
     assert "\ttls /c/certificate.pem /c/key.pem\n" in there["caddy"] and "\thttps_port 8443\n" in there["caddy"]
 
 

@@ -14,12 +14,11 @@ from django.core.files.storage import FileSystemStorage
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.template import Context, Template
 from django.test import Client, override_settings
-from whitenoise.middleware import WhiteNoiseMiddleware
 
 from accounts.models import User
 from config.embedded.paths import StartError
 from config.http.middleware import PageCompressionMiddleware
-from config.static_files import HashedStaticFiles, Stylesheets, collect_changed
+from config.static_files import CollectedFilesMiddleware, HashedStaticFiles, Stylesheets, collect_changed
 from tests.product import ROOT
 
 FIRST = "static/css/app.css"
@@ -72,7 +71,7 @@ def test_files_are_there_in_both_compressions_and_only_by_their_hashed_names(col
 
 def answered(root: Path, path: str, encodings: str) -> HttpResponseBase:
     with override_settings(STATIC_ROOT=root, STORAGES=_hashed()):
-        serve = WhiteNoiseMiddleware(lambda request: HttpResponse(status=404))  # type: ignore[no-untyped-call]
+        serve = CollectedFilesMiddleware(lambda request: HttpResponse(status=404))  # type: ignore[no-untyped-call]
         request = HttpRequest()
         request.method, request.path_info = "GET", path
         request.META["HTTP_ACCEPT_ENCODING"] = encodings
@@ -98,6 +97,16 @@ def test_hashed_names_are_kept_for_good_and_sent_as_the_browser_takes_them(
     assert response.get("Content-Encoding") == encoding
     assert {"immutable", "public"} <= set(response["Cache-Control"].replace(" ", "").split(","))
     assert int(re.findall(r"max-age=(\d+)", response["Cache-Control"])[0]) >= 365 * 24 * 3600
+
+
+def test_a_process_that_starts_while_another_collects_serves_what_stands_there(tmp_path: Path) -> None:
+    """What the other one collects is gone as soon as it is looked at: here it leads to nothing, as a link."""
+    (tmp_path / "app.css").write_text(".a {}")
+    half = tmp_path / ".new-other" / "css"
+    half.mkdir(parents=True)
+    (half / "app.css").symlink_to("moved.css")
+    assert answered(tmp_path, "/static/app.css", "identity").status_code == 200
+    assert answered(tmp_path, "/static/.new-other/css/app.css", "identity").status_code == 404
 
 
 def test_what_is_up_to_date_is_left_alone_and_what_has_changed_is_made_anew(tmp_path: Path) -> None:
