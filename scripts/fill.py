@@ -1,4 +1,5 @@
-"""Fills the database of DATABASE_URL with a large workspace: people, conversations, messages, their turns and calls.
+"""Fills the database of DATABASE_URL with a large workspace: people, conversations, messages, their turns and calls;
+files, projects with files and a member, tasks, links, attachments, summaries, and acts of the audit that are no chain.
 
 `DJANGO_SETTINGS_MODULE=config.settings python -m scripts.fill --people 2000 --conversations 100000 --messages 1000000`
 (these are the defaults). Run again with the same numbers, it adds only what is missing. The people are called
@@ -19,14 +20,26 @@ from django.db import connection, models, transaction  # noqa: E402 - models can
 from django.utils import timezone  # noqa: E402
 
 from accounts.models import User  # noqa: E402
-from chat.models import Conversation, Message, ModelCall, Turn, UsageDay  # noqa: E402
+from audit.models import Entry  # noqa: E402
+from chat.models import (  # noqa: E402
+    Attachment,
+    Conversation,
+    Message,
+    ModelCall,
+    Share,
+    Summary,
+    Turn,
+    UsageDay,
+)
 from chat.usage.sums import sum_days  # noqa: E402
+from files.models import File  # noqa: E402
 from llm.models import Model, Provider  # noqa: E402
 from personas.models import Persona  # noqa: E402
-from projects.models import Project  # noqa: E402
+from projects.models import Membership, Project, ProjectFile, Task  # noqa: E402
 
 DAYS = 90  # over which everything is spread, back from the first run
 AT_ONCE = 100_000  # rows of one statement
+OWN = 50  # files and tasks of each person, and files of each project
 # What is searched for: words of every message, of a third, a tenth and a hundredth of them, in three languages, and
 # rarer ones of which the later in a message are the rarer.
 TEXT = """concat_ws(' ', 'everywhere', CASE WHEN n % 3 = 0 THEN 'third' END, CASE WHEN n % 10 = 0 THEN 'tenth' END,
@@ -90,6 +103,7 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
     turn = {
         "id": key(4, "n", f"({at}(n)::float * 2 / {messages})"),
         "conversation_id": conversation(f"(n * 2 - 1) / {each} + 1"),
+        "owner_id": owner(f"(n * 2 - 1) / {each} + 1"),
         "user_message_id": message("(n * 2 - 1)"),
         "answer_id": message("(n * 2)"),
         "model_id": f"'{model.pk}'::uuid",
@@ -111,6 +125,11 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
         "output": "100 + n % 100",
         "created": turn["created"],
     }
+    projects = max(1, people // 10)  # project n belongs to person n + 1, and so do its files; the next one is in it
+    project, file = key(6, "{}", start), key(8, "{}", f"{at}({{}})::float / {people * OWN}")
+    own_file = f"((n - 1) / {OWN} + 1 + (n - 1) % {OWN} * {people})"
+    first_of, last_of = f"((n - 1) * {each} + 1)", f"(n * {each})"  # messages of the conversation n
+    there = f"{at}(n)::float / {conversations}"
     tables: list[tuple[type[models.Model], int, Columns]] = [
         (
             User,
@@ -122,8 +141,57 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
                 "password": "'!'",
             },
         ),
-        (Persona, people // 10, {"id": key(5, "n", start), "owner_id": owner("n"), "name": "'Persona ' || n"}),
-        (Project, people // 10, {"id": key(6, "n", start), "owner_id": owner("n"), "name": "'Project ' || n"}),
+        (Persona, projects, {"id": key(5, "n", start), "owner_id": owner("n"), "name": "'Persona ' || n"}),
+        (Project, projects, {"id": project.format("n"), "owner_id": owner("n"), "name": "'Project ' || n"}),
+        (
+            Membership,
+            projects,
+            {
+                "id": key(10, "n", start),
+                "project_id": project.format("n"),
+                "user_id": owner("(n + 1)"),
+                "role": "'reader'",
+            },
+        ),
+        (
+            File,
+            people * OWN,
+            {
+                "id": file.format("n", "n"),
+                "owner_id": owner("n"),
+                "name": "'File ' || n || '.txt'",
+                "media_type": "'text/plain'",
+                "size": "1000 + n % 1000",
+                "sha256": "encode(sha256(n::text::bytea), 'hex')",
+                "blob": "encode(sha256(n::text::bytea), 'hex')",
+                "status": "'ready'",
+                "searchable": "true",
+                "created": f"{at}(n)::float / {people * OWN}",
+            },
+        ),
+        (
+            ProjectFile,
+            projects * OWN,
+            {
+                "project_id": project.format(f"((n - 1) / {OWN} + 1)"),
+                "file_id": file.format(own_file, own_file),
+                "ordinal": f"(n - 1) % {OWN}",
+            },
+        ),
+        (
+            Task,
+            people * OWN,
+            {
+                "id": key(11, "n", start),
+                "owner_id": owner("n"),
+                "level": "'task'",
+                "horizon": "'day'",
+                "archetype": "'user'",
+                "code": "'D' || lpad(n::text, 9, '0')",
+                "date": f"({at}(n)::float / {people * OWN})::date",
+                "title": "'Task ' || n",
+            },
+        ),
         (
             Conversation,
             conversations,
@@ -131,7 +199,10 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
                 "id": conversation("n"),
                 "owner_id": owner("n"),
                 "title": "'Conversation ' || n",
-                "updated": f"{at}(n)::float / {conversations}",
+                "updated": there,
+                # Of whoever has a project, every fifth is in it.
+                "project_id": f"CASE WHEN n % {people} BETWEEN 1 AND {projects} AND (n - 1) / {people} % 5 = 0"
+                f" THEN {project.format(f'(n % {people})')} END",
             },
         ),
         (
@@ -150,6 +221,65 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
         ),
         (Turn, conversations * each // 2, turn),
         (ModelCall, conversations * each // 2, call),
+        (
+            Attachment,
+            conversations // 10,
+            {
+                "message_id": message(first_of),
+                "file_id": file.format(*[f"((n - 1) % {people * OWN} + 1)"] * 2),
+                "name": f"'File ' || ((n - 1) % {people * OWN} + 1) || '.txt'",
+                "ordinal": "0",
+            },
+        ),
+        (
+            Share,
+            conversations // 20,
+            {
+                "id": key(12, "n", there),
+                "conversation_id": conversation("n"),
+                "leaf_id": message(last_of),
+                "title": "'Conversation ' || n",
+                "token": "'fill-' || n",
+            },
+        ),
+        (
+            Summary,
+            conversations // 10,
+            {
+                "id": key(13, "n", there),
+                "conversation_id": conversation("n"),
+                "leaf_id": message(last_of),
+                "first_id": message(first_of),
+                "last_id": message(last_of),
+                "messages": str(each),
+                **dict.fromkeys(("span_start", "span_end", "as_of"), there),
+                "sections": "jsonb_build_array(jsonb_build_object('name', 'Now', 'text', repeat('said so ', 80)))",
+                "tokens_in": "1000",
+                "tokens_out": "150",
+                "timezone": "'UTC'",
+                "prompt_version": "1",
+                "withdrawn": there,  # else these conversations would be planned with it, and the others without
+            },
+        ),
+        (
+            Entry,
+            messages // 10,
+            {
+                "id": key(14, "n", f"({at}(n)::float / {messages // 10})"),
+                "at": f"{at}(n)::float / {messages // 10}",
+                "how": "'page'",
+                "actor_id": owner("n"),
+                "actor_name": f"'fill-' || lpad((n % {people} + 1)::text, 6, '0')",
+                "address": "'192.0.2.' || n % 256",
+                "request_id": "md5(n::text)",
+                "action": "'share.made'",
+                "object_type": "'share'",
+                "object_id": "md5(n::text)",
+                "object_name": "'Conversation ' || n",
+                **dict.fromkeys(("personal_digest", "digest", "hash"), "encode(sha256(n::text::bytea), 'hex')"),
+                "sequence": "n",
+            },
+        ),
     ]
     found = {row._meta.model_name or "": added(row, number, columns) for row, number, columns in tables}
     with connection.cursor() as cursor:

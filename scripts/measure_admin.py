@@ -9,7 +9,9 @@ than 1.5 times its time, more than 150 kB.
 import re
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import django
@@ -65,25 +67,26 @@ def measured() -> dict[str, Measured]:
     client, found = Client(raise_request_exception=False), {}
     client.force_login(person)
     for address in addresses():
-        asked(client, address)  # what a process keeps from then on, such as kinds of rows, is asked once
-        answer, count, _ = asked(client, address)
+        get = partial(client.get, address, headers={"Accept-Encoding": "gzip"})
+        asked(get)  # what a process keeps from then on, such as kinds of rows, is asked once
+        answer, count, _ = asked(get)
         if answer.status_code in (302, 403, 404):
             continue
-        times = [asked(client, address)[2] for _run in range(RUNS)]
+        times = [asked(get)[2] for _run in range(RUNS)]
         name = re.sub(r"/[0-9a-f-]{36}/", "/…/", address)
         found[name] = Measured(count, min(times), len(answer.content), answer.status_code)
     return found
 
 
-def asked(client: Client, address: str) -> tuple[Any, int, float]:
-    """The answer, how many queries it took, and for how many ms this process and the database were at work.
+def asked(request: Callable[[], Any]) -> tuple[Any, int, float]:
+    """The answer to it, how many queries it took, and for how many ms this process and the database were at work.
 
     What else the machine does counts little so: our part is CPU time, and of the database's the shortest run is taken.
     """
     reset_queries()  # of which Django keeps no more than 9,000
     began = time.process_time()
     with CaptureQueriesContext(connection) as queries:
-        answer = client.get(address, headers={"Accept-Encoding": "gzip"})
+        answer = request()
     ours = time.process_time() - began
     theirs = sum(float(query["time"]) for query in queries.captured_queries)
     return answer, len(queries.captured_queries), (ours + theirs) * 1_000

@@ -173,6 +173,14 @@ class MessageManager(models.Manager["Message"]):
         return self.get_queryset().visible_to(user)
 
 
+def owner_of_conversation() -> Any:
+    """Whose the row's conversation is, which is deleted with its person and never changes hands. Empty only in rows of
+    before the column, until migrations have filled it: a trigger fills what code leaves out. As rows go with their
+    conversation, nothing has to look for those of a person, and no index does."""
+    options: dict[str, Any] = {"null": True, "editable": False, "db_constraint": False, "db_index": False}
+    return models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.DO_NOTHING, related_name="+", **options)
+
+
 class Message(models.Model):
     """`parts` is a list of objects, each with a `type`: text, reasoning, tool_call, tool_result or file.
 
@@ -205,17 +213,7 @@ class Message(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="messages")
-    # The conversation's, which is deleted with its person and never changes hands: by it words are found, see `words`.
-    # Rows go with their conversation, so nothing has to look for those of a person.
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL,
-        null=True,
-        editable=False,
-        on_delete=models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-    )
+    owner = owner_of_conversation()  # by whom words are found, see `words`
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.CASCADE, related_name="children")
     role = models.CharField(max_length=20, choices=Role)
     parts = models.JSONField(default=list)
@@ -335,6 +333,7 @@ class Turn(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="turns")
+    owner = owner_of_conversation()
     user_message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="turns")
     answer = models.OneToOneField(Message, on_delete=models.CASCADE, related_name="turn")
     model = models.ForeignKey("llm.Model", null=True, on_delete=models.SET_NULL, related_name="+")

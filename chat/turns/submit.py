@@ -183,7 +183,8 @@ def begin_answers(
     for slot, (model, _waits, token, tokens, cost) in enumerate(admitted):
         answer = _message(conversation, above, Message.Role.ASSISTANT, status=Message.Status.PENDING, model=model)
         turn = Turn(conversation=conversation, user_message=question, answer=answer, model=model, slot=slot)
-        turn.token_id, turn.reserved_tokens, turn.reserved_cost = token, tokens, cost
+        turn.owner_id, turn.token_id = conversation.owner_id, token
+        turn.reserved_tokens, turn.reserved_cost = tokens, cost
         turn.idempotency_key, turn.options, turn.effort = key, dict(options), conversation.effort
         turn.heartbeat, turn.request_id = timezone.now(), known().get("request_id", "")
         turns.append(turn)

@@ -81,7 +81,7 @@ def with_a_million() -> list[dict[str, Any]]:
     services = Services()
     try:
         urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
-        return separately("scripts.bench.retrieval.messages", **urls)
+        return separately("scripts.bench.with_django.volume", **urls)
     finally:
         services.end()
 
@@ -90,7 +90,7 @@ def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
     wanted = wanted or [
         *("context", "rendering", "traces", "plan", "replay", "files", "page", "looks", "turn", "hanging", "shares"),
-        *("search", "messages", "retrieval"),
+        *("search", "volume", "retrieval"),
     ]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
@@ -100,8 +100,8 @@ def main(wanted: list[str]) -> None:
         show("Traces (what the spans of a turn cost)", separately("scripts.bench.with_django.traces"))
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
-    if "messages" in wanted:
-        show("Messages (search among a million of them)", with_a_million())
+    if "volume" in wanted:
+        show("Volume (beside a million messages of others)", with_a_million())
     if "retrieval" in wanted:
         show("Retrieval (how well search ranks, and how long that takes)", retrieval.rows())
     if "shares" in wanted:

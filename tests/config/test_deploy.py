@@ -75,6 +75,17 @@ def test_whoever_stops_a_process_waits_until_it_has_drained() -> None:
     assert len(waits) == len(UNITS) + 7 and min(waits) > BESIDE == settings.DRAIN_SECONDS == VALUES["drainSeconds"]
 
 
+def test_the_guide_upgrades_every_process_and_enables_every_unit() -> None:
+    guide = (DEPLOY / "README.md").read_text()
+    upgraded = re.findall(r"for each in (.+?);", guide)[0].split()
+    ours = [name for name, each in COMPOSE["services"].items() if "build" in each and name != "migrate"]
+    assert sorted(upgraded) == sorted(ours)
+    assert sorted(COMPOSE["services"]["caddy"]["environment"]["UPSTREAM"].split()) == ["web-1:8000", "web-2:8000"]
+    enabled = {name.partition("@")[0] for name in re.findall(r"systemctl enable --now (.+)", guide)[0].split()}
+    processes = {f"glasshouse-{name}" for name in ("web", "turns", "background", "beat")}
+    assert enabled == processes | {"glasshouse.target"}
+
+
 def test_the_chart_uses_the_values_that_it_has() -> None:
     for used in set(re.findall(r"\.Values((?:\.\w+)+)", TEMPLATES)):
         found = VALUES

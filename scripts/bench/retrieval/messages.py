@@ -1,30 +1,17 @@
-"""How long the search in messages takes beside a million messages of 2,000 people, and beside a thousand of one.
+"""How long the search in messages takes in a workspace that `scripts.fill` has filled. Django must be set up.
 
-    DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m scripts.bench.retrieval.messages
-
-with services of its own; the numbers of `scripts.fill` may be given. Prints JSON. Filling the million takes a quarter
-of an hour. A person has 500 messages in both: what differs is what everybody else wrote.
+A person has 500 messages in each: what differs is what everybody else wrote. `with_django.volume` compares two.
 """
 
-import json
-import sys
 import time
 from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-import django
-
-django.setup()
-
-from django.core.management import call_command  # noqa: E402 - models can be imported only after the set-up
-
-from accounts.models import User  # noqa: E402
-from chat.conversations.search import search, spoken  # noqa: E402
-from scripts import fill  # noqa: E402
+from accounts.models import User
+from chat.conversations.search import search, spoken
 
 LIMIT, TIMES = 150.0, 3.0  # ms; times the small workspace
-SMALL = ("--people=2", "--conversations=100", "--messages=1000")
 # Words, and the beginnings of some, in all messages and in hundredths of them; phrases, which are read in the text;
 # what nobody wrote. By their number here they are more of the frequent than anybody types.
 QUERIES = (
@@ -51,8 +38,8 @@ def measured(people: Iterable[User]) -> list[float]:
     return sorted(found)
 
 
-def filled(arguments: list[str]) -> list[float]:
-    fill.main(arguments)
+def searches() -> list[float]:
+    """Those of some of its people."""
     people = list(User.objects.filter(username__startswith="fill-").order_by("username"))
     return measured(people[:: max(1, len(people) // PEOPLE)][:PEOPLE])
 
@@ -61,10 +48,8 @@ def p95(times: list[float]) -> float:
     return times[int(len(times) * 0.95)]
 
 
-def rows(arguments: list[str]) -> list[dict[str, Any]]:
-    """In the database of DATABASE_URL, which is empty."""
-    call_command("migrate", verbosity=0)
-    small, large = filled(list(SMALL)), filled(arguments)
+def rows(small: list[float], large: list[float]) -> list[dict[str, Any]]:
+    """Of `searches` in two workspaces."""
     now, before = p95(large), p95(small)
     named = "search in messages, the whole workspace"
     return [
@@ -77,7 +62,3 @@ def rows(arguments: list[str]) -> list[dict[str, Any]]:
             "ratio": round(now / before / TIMES, 2),
         },
     ]
-
-
-if __name__ == "__main__":
-    json.dump(rows(sys.argv[1:]), sys.stdout)
