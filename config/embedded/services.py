@@ -276,8 +276,8 @@ def _kind(client: "redis.Redis") -> str:
         replication: Any = client.info("replication")
     except NoPermissionError:
         return ""
-    mode = str(server.get("redis_mode") or server["server_mode"])  # Valkey's own name
-    return mode if mode != "standalone" else str(replication["role"])
+    mode = server.get("redis_mode") or server.get("server_mode")  # Valkey's own name; others may not say
+    return str(mode if mode in _UNUSABLE else replication.get("role", ""))
 
 
 def _host(url: str) -> str:
