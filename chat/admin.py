@@ -216,7 +216,7 @@ class SummaryJobAdmin(RecordAdmin):
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a job or conversation, or a user name"
     fields = (
-        *("id", "of_conversation", "reason", "status_label", "code", "said", "model", "used", "fixed"),
+        *("id", "of_conversation", "reason", "status_label", "code", "said", "model", "used", "fixed", "again"),
         *("created", "heartbeat", "finished"),
     )
     of_conversation = column("conversation_id", "Conversation")

@@ -103,8 +103,8 @@ STATEMENT_TIMEOUT = env.float("STATEMENT_TIMEOUT", default=0.0)
 DATABASES = {
     "default": service_urls.database(DATABASE_URL, prepared=PREPARED_STATEMENTS, cursors=SERVER_SIDE_CURSORS),
 }
-# By default one Redis has all of it, in databases of its own. A Redis Cluster knows no numbers of databases, and each
-# has its needs: streams and the broker must not lose what they hold, the cache may forget anything.
+# By default one Redis has all of it, in databases of its own. Each has its needs: streams and the broker must not lose
+# what they hold, the cache may forget anything.
 STREAMS_URL = env.str("STREAMS_URL", default="") or service_urls.redis(REDIS_URL, service_urls.STREAMS_DB)
 CACHE_URL = env.str("CACHE_URL", default="") or service_urls.redis(REDIS_URL, service_urls.CACHE_DB)
 CHANNELS_URL = env.str("CHANNELS_URL", default="") or service_urls.redis(REDIS_URL, service_urls.CHANNELS_DB)
@@ -132,6 +132,9 @@ CELERY_TASK_ACKS_LATE = False
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# A Redis that is demoted answers that it is read-only, where one that dies breaks the connection off; a worker of
+# Celery ends at that by default, and with it the answers it is at.
+CELERY_BROKER_CHANNEL_ERROR_RETRY = True
 # Without options of its own a worker is one of threads: the event loop carries what waits, they only begin it.
 CELERY_WORKER_POOL = "threads"
 CELERY_TASK_DEFAULT_QUEUE = "background"

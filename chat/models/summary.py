@@ -265,6 +265,9 @@ class SummaryJob(models.Model):
     heartbeat = models.DateTimeField(null=True, blank=True)
     created = models.DateTimeField(auto_now_add=True)
     finished = models.DateTimeField(null=True, blank=True)
+    again = models.BooleanField(
+        default=False, db_default=False, help_text="Stands in for one whose worker was gone; there is no third."
+    )
 
     objects = SummaryJobQuerySet.as_manager()
 

@@ -1,7 +1,7 @@
 """A summary job from claim to end. The row is the truth: whoever changes it from queued to running does the work.
 
-A job that fails, hangs or loses its worker leaves every message where it was; the window's policy keeps prompts in
-bounds until the next turn asks again.
+A job that fails, hangs or loses its worker leaves every message where it was. Where the worker was lost another job
+goes on from what is stored; else the window's policy keeps prompts in bounds until the next turn asks again.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from accounts.access.rights import models_of
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
-from chat.models.conversation_state import PATIENCE, fail, finish, scope_of
+from chat.models.conversation_state import PATIENCE, fail, finish, interrupt, scope_of
 from chat.models.summary import Marks, in_force, marks_on, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
@@ -75,7 +75,7 @@ async def run(job_id: UUID) -> UUID | None:
                 writer, allowed = await on_database(_writer, job)
                 await with_fallbacks(writer, partial(_carry_out, job), allowed)
     except asyncio.CancelledError:
-        await asyncio.shield(on_database(fail, job.pk, "summary_interrupted", "The server stopped while writing it."))
+        await asyncio.shield(on_database(interrupt, job.pk))
         raise
     except TimeoutError:
         await persistently(lambda: fail(job.pk, "summary_timeout", "The model took too long to write it."))
@@ -224,20 +224,21 @@ def _left_aside(work: Work, rows: Sequence[Message], last: Message) -> list[str]
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    failed: list[UUID]
+    ended: list[UUID]
     unclaimed: list[UUID]
 
 
 def stale() -> Stale:
-    """Fails the jobs whose worker is gone or that take too long; returns their conversations, and jobs to enqueue."""
+    """Ends the jobs whose worker is gone, and what takes too long; returns their conversations, and jobs to enqueue."""
     live = SummaryJob.objects.live()
     gone = background.silent(live.filter(status=SummaryJob.Status.RUNNING))
-    failed = [
+    ended = [job.conversation_id for job in gone if interrupt(job.pk)]
+    ended += [
         job.conversation_id
-        for job in gone | live.filter(created__lt=timezone.now() - PATIENCE)
-        if fail(job.pk, "summary_interrupted", "The server stopped while writing it.")
+        for job in live.filter(created__lt=timezone.now() - PATIENCE)
+        if fail(job.pk, "summary_timeout", "The model took too long to write it.")
     ]
-    return Stale(failed, background.unclaimed(live.filter(status=SummaryJob.Status.QUEUED)))
+    return Stale(ended, background.unclaimed(live.filter(status=SummaryJob.Status.QUEUED)))
 
 
 def queued_in(conversation_id: UUID) -> list[UUID]:

@@ -13,10 +13,12 @@ import socket
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 import redis
+from redis.exceptions import NoPermissionError
 
 from config.embedded.children import Children, Program
 from config.embedded.paths import DATABASE, POSTGRES_SOCKET, REDIS_SOCKET, StartError, socket_dir
@@ -238,17 +240,53 @@ def check_database(url: str) -> None:
         raise _unreachable("PostgreSQL", "DATABASE_URL", url, error) from error
 
 
-def check_redis(url: str) -> None:
+def check_redis(url: str, variable: str = "REDIS_URL") -> None:
+    """Raises StartError also where it answers, but is none that can be used by itself."""
     try:
         with redis.Redis.from_url(url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS) as client:
             client.ping()
+            kind = _kind(client)
     except (redis.RedisError, ValueError, OSError) as error:
-        raise _unreachable("Redis", "REDIS_URL", url, error) from error
+        raise _unreachable("Redis", variable, url, error) from error
+    if kind in _UNUSABLE:
+        raise StartError(f"Redis at {_host(url)} {_UNUSABLE[kind].format(variable=variable)}")
+
+
+# Our clients follow no MOVED, write keys of several slots at once, and ask no Sentinel.
+_UNUSABLE = {
+    "slave": (
+        "is a replica, which takes no writes; have {variable} lead to the first, or to a proxy that knows which it is:"
+        " docs/operations.md, “Redis that fails over”."
+    ),
+    "cluster": (
+        "is a node of a Redis Cluster, which cannot be used; have {variable} lead to a Redis or Valkey that is none:"
+        " docs/operations.md, “Several Redis”."
+    ),
+    "sentinel": (
+        "is a Sentinel, which stores nothing; have {variable} lead to a proxy that knows which Redis is the first:"
+        " docs/operations.md, “Redis that fails over”."
+    ),
+}
+
+
+def _kind(client: "redis.Redis") -> str:
+    """`cluster` or `sentinel`, else `master` or `slave`; empty where we may not ask."""
+    try:
+        server: Any = client.info("server")
+        replication: Any = client.info("replication")
+    except NoPermissionError:
+        return ""
+    mode = server.get("redis_mode") or server.get("server_mode")  # Valkey's own name; others may not say
+    return str(mode if mode in _UNUSABLE else replication.get("role", ""))
+
+
+def _host(url: str) -> str:
+    """Never the URL: it holds a password."""
+    return urlsplit(url).netloc.rpartition("@")[2] or "its socket"
 
 
 def _unreachable(service: str, variable: str, url: str, error: Exception) -> StartError:
-    """Names the host, never the URL: it holds a password."""
-    host = urlsplit(url).netloc.rpartition("@")[2] or "its socket"
+    host = _host(url)
     first_line = str(error).strip().partition("\n")[0] or type(error).__name__
     reason = first_line.rpartition("failed: ")[2].rstrip(".")
     return StartError(f"{service} at {host} does not answer ({reason}); start it, or correct {variable}.")

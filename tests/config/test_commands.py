@@ -13,6 +13,7 @@ from files.extraction.process import layers_that_hold
 from llm.models import Model, Provider
 from tests.product import ROOT, Product
 from tests.scripted_model import ScriptedModel
+from tests.valkey import Valkey
 
 KEY = "sk-not-for-the-process-list-42"
 
@@ -124,6 +125,14 @@ def test_what_is_wrong_is_said_with_how_to_mend_it(product: Product, tmp_path: P
     assert "warn  HTTPS" in result.stdout
     assert password not in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_redis_that_cannot_be_used_is_named_by_its_variable(product: Product, tmp_path: Path) -> None:
+    with Valkey(tmp_path, "--replicaof", "127.0.0.1 1") as replica:
+        result = doctor(product, CACHE_URL=replica.url)
+    said = f"Redis at 127.0.0.1:{replica.port} is a replica, which takes no writes; have CACHE_URL lead to the first"
+    assert said in result.stdout
+    assert result.returncode == 1
 
 
 def test_behind_a_proxy_it_is_said_whose_address_counts(settings: Settings) -> None:

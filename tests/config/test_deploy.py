@@ -11,8 +11,10 @@ import yaml
 from django.conf import settings
 
 from core.background import QUEUES
+from scripts.cluster.failover import Pair
 from scripts.cluster.product import command
 from scripts.cluster.proxy import PROXIES, Ports, site
+from scripts.cluster.servers import Valkey
 from scripts.cluster.trial.faults import faults
 from tests.config.test_operations import ELSEWHERE, READ
 
@@ -73,6 +75,17 @@ def test_whoever_stops_a_process_waits_until_it_has_drained() -> None:
     assert len(waits) == len(UNITS) + 7 and min(waits) > BESIDE == settings.DRAIN_SECONDS == VALUES["drainSeconds"]
 
 
+def test_the_guide_upgrades_every_process_and_enables_every_unit() -> None:
+    guide = (DEPLOY / "README.md").read_text()
+    upgraded = re.findall(r"for each in (.+?);", guide)[0].split()
+    ours = [name for name, each in COMPOSE["services"].items() if "build" in each and name != "migrate"]
+    assert sorted(upgraded) == sorted(ours)
+    assert sorted(COMPOSE["services"]["caddy"]["environment"]["UPSTREAM"].split()) == ["web-1:8000", "web-2:8000"]
+    enabled = {name.partition("@")[0] for name in re.findall(r"systemctl enable --now (.+)", guide)[0].split()}
+    processes = {f"glasshouse-{name}" for name in ("web", "turns", "background", "beat")}
+    assert enabled == processes | {"glasshouse.target"}
+
+
 def test_the_chart_uses_the_values_that_it_has() -> None:
     for used in set(re.findall(r"\.Values((?:\.\w+)+)", TEMPLATES)):
         found = VALUES
@@ -104,11 +117,22 @@ def test_the_cluster_starts_what_the_units_start() -> None:
 
 
 def test_the_cluster_puts_its_ports_and_its_certificate_into_the_file_of_each_proxy() -> None:
-    there = {name: site(kind, Ports(8443, 8080, (1001, 1002)), Path("/c")) for name, kind in PROXIES.items()}
+    there = {name: site(kind, Ports(8443, 8080, 8405, (1001, 1002)), Path("/c")) for name, kind in PROXIES.items()}
     assert "server web-2 127.0.0.1:1002\n" in there["haproxy"]
     assert "bind 127.0.0.1:8443 ssl crt /c/both.pem " in there["haproxy"]
     assert "server 127.0.0.1:1002 max_fails=1 " in there["nginx"] and "listen 127.0.0.1:8443 ssl " in there["nginx"]
     assert "\ttls /c/certificate.pem /c/key.pem\n" in there["caddy"] and "\thttps_port 8443\n" in there["caddy"]
+
+
+def test_the_cluster_puts_its_ports_into_the_files_of_a_redis_that_fails_over(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, first := Valkey(tmp_path))
+    front = (tmp_path / "failover" / "redis.cfg").read_text()
+    assert f"bind 127.0.0.1:{pair.port}\n" in front and "10.0.0." not in front
+    assert f"server redis-1 127.0.0.1:{first.port}\n" in front
+    assert f"server redis-2 127.0.0.1:{pair.second.port}\n" in front
+    sentinels = [(tmp_path / "failover" / f"sentinel-{number}.conf").read_text() for number in (1, 2, 3)]
+    assert all(f"monitor glasshouse 127.0.0.1 {first.port} 2\n" in each for each in sentinels)
+    assert len(set(sentinels)) == len(sentinels)  # each at a port of its own
 
 
 def test_each_fault_has_a_name_and_words_of_its_own() -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -51,6 +52,15 @@ def test_the_access_log_names_the_page_and_no_secret(address: str | bytes) -> No
     assert "…" in log.getvalue()
     assert TOKEN not in log.getvalue()
     assert "hidden" not in log.getvalue()
+
+
+def test_the_access_log_says_only_what_is_wrong_of_what_proxies_ask_each_second() -> None:
+    log = io.StringIO()
+    server = LimitedServer(application=None, endpoints=["tcp:0"], action_logger=AccessLogGenerator(log))
+    for path, status in (("/livez", 200), ("/readyz", 200), ("/readyz", 503), ("/livez/", 404)):
+        details = {"client": "127.0.0.1:1", "path": path, "method": "GET", "status": status, "size": 12}
+        server.log_action("http", "complete", details)
+    assert re.findall(r'"GET (\S+)" (\d+)', log.getvalue()) == [("/readyz", "503"), ("/livez/", "404")]
 
 
 @pytest.mark.django_db

@@ -24,6 +24,7 @@ from kombu.exceptions import KombuError
 
 from accounts.mailing import sending
 from accounts.models import OpenIDProvider, Webhook
+from config import service_urls
 from config.celery import app as celery
 from config.embedded.paths import StartError, make_data_dir, open_to_others
 from config.embedded.services import check_database, check_redis
@@ -180,7 +181,8 @@ def _programs() -> Iterator[Finding]:
 
 def _redis() -> Iterator[Finding]:
     try:
-        check_redis(settings.STREAMS_URL)
+        for variable, url in _stores():
+            check_redis(url, variable)
         heard, missing = background.queues_heard(), background.missing_queues()
     except (StartError, redis.RedisError) as error:
         yield Finding("fail", "Redis", str(error))
@@ -192,6 +194,21 @@ def _redis() -> Iterator[Finding]:
     else:
         ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in heard.items())
         yield Finding("ok", "Worker", f"last heard of: {ages}")
+
+
+def _stores() -> Iterator[tuple[str, str]]:
+    """Each Redis by the variable that names it."""
+    broker, base = settings.CELERY_BROKER_URL, settings.REDIS_URL
+    named = {
+        "STREAMS_URL": (settings.STREAMS_URL, service_urls.redis(base, service_urls.STREAMS_DB)),
+        "CHANNELS_URL": (settings.CHANNELS_URL, service_urls.redis(base, service_urls.CHANNELS_DB)),
+        "CACHE_URL": (settings.CACHE_URL, service_urls.redis(base, service_urls.CACHE_DB)),
+        "BROKER_URL": (broker, service_urls.broker(base)),
+    }
+    own = {variable: url for variable, (url, derived) in named.items() if url != derived}
+    if "STREAMS_URL" not in own:
+        yield "REDIS_URL", settings.STREAMS_URL
+    yield from ((variable, url) for variable, url in own.items() if urlsplit(url).scheme in ("redis", "rediss", "unix"))
 
 
 def _broker() -> Iterator[Finding]:

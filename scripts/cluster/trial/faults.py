@@ -5,10 +5,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-
-import redis
 
 from scripts.cluster.company import Company
 from scripts.cluster.process import ClusterError
@@ -19,6 +17,7 @@ FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 WEBS = frozenset({"web-1", "web-2"})
 NOBODY = frozenset[str]()
 NOTICED_AFTER = 3.0  # seconds in which somebody sees that PostgreSQL or its replica is gone, and acts
+MOVED_WITHIN = 30.0  # seconds in which Sentinel has a replica take the place of Redis's first
 ROOM = "64k"  # of a full disk
 CLOCK = "turns-3"
 
@@ -30,8 +29,7 @@ def _nothing(company: Company) -> None:
 @dataclass(frozen=True)
 class Fault:
     """`seconds` from `begin` to `end`. `unready`: the web processes whose `/readyz` must not be 200 meanwhile; of
-    others it must; None: either may be. `before` is done before the work begins, `after` once it is settled. `mute`:
-    nobody can be answered in time, since what stands in front of all hangs itself."""
+    others it must; None: either may be. `before` is done before the work begins, `after` once it is settled."""
 
     name: str
     said: str
@@ -41,7 +39,6 @@ class Fault:
     unready: frozenset[str] | None = NOBODY
     before: Act = _nothing
     after: Act = _nothing
-    mute: bool = False
 
 
 def _kill(name: str, unready: frozenset[str] | None = NOBODY) -> Fault:
@@ -97,20 +94,37 @@ def _find_replica(company: Company) -> None:
     company.postgres.wait_for_replica()
 
 
-def _redis(company: Company) -> "redis.Redis":
-    return redis.Redis(port=company.redis.port, socket_timeout=5)
+def _lose_redis(company: Company) -> None:
+    company.redis.process.wanted = False
+    company.redis.process.kill()
+    _moves(company)
+
+
+def _hand_redis_over(company: Company) -> None:
+    assert company.pair
+    company.pair.hand_over()
+    _moves(company)
+
+
+def _moves(company: Company) -> None:
+    """Waits, in the thread of `begin`, while others ask on."""
+    until = time.monotonic() + MOVED_WITHIN
+    while not (company.pair and company.pair.moved()):
+        if time.monotonic() > until:
+            raise ClusterError(f"Redis's replica has not taken its place within {MOVED_WITHIN:g} s; see redis-*.log.")
+        time.sleep(0.2)
 
 
 def _memory(room: str) -> Act:
     def set_to(company: Company) -> None:
-        with _redis(company) as client:
+        with company.redis.client as client:
             client.config_set("maxmemory", room)
 
     return set_to
 
 
 def _flush(company: Company) -> None:
-    with _redis(company) as client:
+    with company.redis.client as client:
         client.flushall()
 
 
@@ -175,6 +189,17 @@ BEHIND = (
     Fault("redis-flushed", "Redis flushed (FLUSHALL)", _flush, seconds=1.0),
     Fault("redis-full", "Redis full (maxmemory, noeviction) for 20 s", _memory("1"), _memory("0"), 20.0, None),
     _kill("redis", None),
+    # What comes back takes itself for the first, until Sentinel has it follow the new one.
+    Fault(
+        "redis-fails-over", "Redis's first killed; Sentinel has the replica take its place, and the old one comes back",
+        _lose_redis, lambda company: company.redis.process.start(), unready=None,
+        before=lambda company: company.pair_redis(), after=lambda company: company.part_redis(),
+    ),
+    Fault(
+        "redis-handed-over", "Sentinel is told to hand Redis over: the first becomes a replica while all are connected",
+        _hand_redis_over, unready=None,
+        before=lambda company: company.pair_redis(), after=lambda company: company.part_redis(),
+    ),
     Fault(
         "kill-postgres", "kill -9 of PostgreSQL, started again after 2 s",
         lambda company: company.postgres.first.process.kill(), seconds=4.0, unready=None,
@@ -208,10 +233,7 @@ BEHIND = (
 
 
 def faults(proxy: Kind) -> tuple[Fault, ...]:
-    """Of a company behind this proxy, in their order."""
-    return (
-        *BEHIND,
-        _kill(proxy.program),
-        replace(_freeze(proxy.program, 10.0), mute=True),
-        _cut(f"{proxy.program}-web-2", proxy.called, "web-2"),
-    )
+    """Of a company behind this proxy, in their order. Where nothing watches a proxy, one that hangs answers nobody."""
+    watched = (_freeze(proxy.program, 15.0), _kill(proxy.watch), _freeze(proxy.watch, 15.0)) if proxy.watch else ()
+    cut = _cut(f"{proxy.program}-web-2", proxy.called, "web-2")
+    return (*BEHIND, _kill(proxy.program), *watched, cut)

@@ -97,7 +97,7 @@ class Trial:
         outcome.wrong += [said for result in outcome.results.values() for said in result.wrong]
         if outcome.back is None or outcome.back > BACK_WITHIN:
             outcome.wrong.append(f"all was back after {outcome.back} s")
-        for each in () if outcome.fault.mute else sorted(outcome.late, key=lambda each: -each.seconds)[:3]:
+        for each in sorted(outcome.late, key=lambda each: -each.seconds)[:3]:
             outcome.wrong.append(f"{each.what} took {each.seconds:.1f} s ({each.status} {each.code})")
 
     async def _watch(self, outcome: Outcome) -> None:
