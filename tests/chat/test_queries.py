@@ -150,7 +150,8 @@ def test_rows_are_stored_as_django_would_and_all_or_none(owner: User, model: Mod
     place = Conversation.objects.create(owner=owner)
     question = Message(conversation=place, owner=owner, role="user", parts=[{"type": "text", "text": "100 % {sure}"}])
     answer = Message(conversation=place, owner=owner, parent=question, depth=1, role="assistant", model=model)
-    turn = Turn(conversation=place, user_message=question, answer=answer, model=model, options={"stop": ["%s"]})
+    turn = Turn(conversation=place, owner=owner, user_message=question, answer=answer, model=model)
+    turn.options = {"stop": ["%s"]}
     place.title, place.leaf = "A title", answer
     store([question, answer, turn], place, ["title", "leaf"])
     for row in (question, answer, turn):
