@@ -130,13 +130,13 @@ class ApprovalFilter(admin.SimpleListFilter):
 @admin.register(Turn)
 class TurnAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("id", "owner", "model", "status_label", "tokens", "took", "error_code", "created")
+    list_display = ("id", "of_owner", "model", "status_label", "tokens", "took", "error_code", "created")
     list_select_related = ("model", "conversation__owner")
     list_filter = ("status", ApprovalFilter, ErrorFilter, "model", ("fallback_reason", admin.EmptyFieldListFilter))
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a turn or conversation, or a user name"
     fields = (
-        *("id", "of_conversation", "owner", "model", "slot", "status_label", "error_code"),
+        *("id", "of_conversation", "of_owner", "model", "slot", "status_label", "error_code"),
         *("answered_by", "fallback_reason", "finish_reason"),
         *("tokens", "cached", "calls"),
         *("created", "started", "finished", "waited", "first_token", "took"),
@@ -144,7 +144,7 @@ class TurnAdmin(RecordAdmin):
     )
 
     of_conversation = column("conversation_id", "Conversation")
-    owner = column("conversation.owner", "Owner")
+    of_owner = column("conversation.owner", "Owner")
     answered_by = column("answer.model", "Answered by")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Turn]:
