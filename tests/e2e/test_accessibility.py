@@ -110,8 +110,10 @@ def test_what_opens_on_a_page_breaks_no_rule_either(page: Page, product: Product
     assert violations(page) == []
     page.locator("[data-close-panel]").click()
     page.locator("header.head .menu-opener").last.click()
+    expect(page.locator("#menu")).to_be_visible()  # it is fetched, and opens over whatever has the focus by then
     assert violations(page) == []
     page.keyboard.press("Escape")
+    expect(page.locator("#menu")).to_be_hidden()
     question = page.locator("article.question").first
     options = question.get_by_role("link", name="Options of this message")
     marks = {"Always send this to the model": "Always sent", "Never send this to the model": "Left out"}
