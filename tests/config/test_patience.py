@@ -73,14 +73,15 @@ def parameters(line: Line) -> dict[str, Any]:
 
 @pytest.fixture
 def pool(parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> "Iterator[ConnectionPool[Any]]":
-    """Of connections that are watched, whose database is silent after half a second."""
+    """Of one connection, so that whoever is next has to wait for one; its database is silent after half a second."""
     watch = patience.Watch(0.5)
 
     class Watched(patience.Connection):
         pass
 
     Watched.watch = watch
-    made: ConnectionPool[Any] = ConnectionPool(kwargs=parameters, connection_class=Watched, min_size=2, open=True)
+    made: ConnectionPool[Any] = ConnectionPool(kwargs=parameters, connection_class=Watched, min_size=1, open=True)
+    made.wait()
     patience.begin(parameters, made, watch)
     yield made
     watch.over.set()
