@@ -1,5 +1,6 @@
 """Fills the database of DATABASE_URL with a large workspace: people, conversations, messages, their turns and calls;
-files, projects with files and a member, tasks, links, attachments, summaries, and acts of the audit that are no chain.
+files with their chunks, words and vectors, projects with files and a member, tasks, links, attachments, summaries, and
+acts of the audit that are no chain.
 
 `DJANGO_SETTINGS_MODULE=config.settings python -m scripts.fill --people 2000 --conversations 100000 --messages 1000000`
 (these are the defaults). Run again with the same numbers, it adds only what is missing. The people are called
@@ -32,7 +33,9 @@ from chat.models import (  # noqa: E402
     UsageDay,
 )
 from chat.usage.sums import sum_days  # noqa: E402
-from files.models import File  # noqa: E402
+from files.index.chunking import VERSION  # noqa: E402
+from files.index.embedders import active_embedder  # noqa: E402
+from files.models import Chunk, File, FileText  # noqa: E402
 from llm.models import Model, Provider  # noqa: E402
 from personas.models import Persona  # noqa: E402
 from projects.models import Membership, Project, ProjectFile, Task  # noqa: E402
@@ -40,12 +43,25 @@ from projects.models import Membership, Project, ProjectFile, Task  # noqa: E402
 DAYS = 90  # over which everything is spread, back from the first run
 AT_ONCE = 100_000  # rows of one statement
 OWN = 50  # files and tasks of each person, and files of each project
-# What is searched for: words of every message, of a third, a tenth and a hundredth of them, in three languages, and
-# rarer ones of which the later in a message are the rarer.
+# What is searched for: words of every message or file, of a third, a tenth and a hundredth of them, in three languages,
+# and rarer ones of which the later in a text are the rarer.
 TEXT = """concat_ws(' ', 'everywhere', CASE WHEN n % 3 = 0 THEN 'third' END, CASE WHEN n % 10 = 0 THEN 'tenth' END,
 CASE WHEN n % 100 = 0 THEN 'hundredth' END, CASE WHEN n % 7 = 0 THEN 'hợp đồng' END,
 CASE WHEN n % 11 = 0 THEN '京都の天気' END, 'word' || n,
-(SELECT string_agg('term' || n::bigint * k * 7919 % (k * 500), ' ') FROM generate_series(1, 30) AS k))"""
+(SELECT string_agg('term' || n::bigint * k * 7919 % (k * 500), ' ') FROM generate_series(1, {terms}) AS k))"""
+MESSAGE, FILE = TEXT.format(terms=30), TEXT.format(terms=10)
+# As `files.index.indexing` writes them, of files with one chunk each and words of no language.
+WRITE_POSTINGS = """
+INSERT INTO files_posting (file_id, lexeme, entries)
+SELECT file_id, lexeme, int8send(id) || int2send(cardinality(positions)::int2) || int2send(indexed_words::int2)
+FROM (
+    SELECT chunk.file_id, chunk.id, file.indexed_words, chunk.text
+    FROM files_chunk AS chunk JOIN files_file AS file ON file.id = chunk.file_id
+    WHERE file.name LIKE 'File %.txt' AND NOT EXISTS (SELECT FROM files_posting WHERE file_id = file.id)
+) AS given, unnest(to_tsvector('simple', given.text))
+"""
+VECTOR = """(SELECT array_agg(sin(n::float * k * k))
+FROM generate_series(1, (SELECT dimensions FROM files_embedder WHERE active)) AS k)::vector"""
 Columns = Mapping[str, str]  # by attribute: what stands there, in SQL, for the row of number `n`
 
 
@@ -82,6 +98,7 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
     first = User.objects.filter(username="fill-000001").values_list("date_joined", flat=True).first()
     began = first or timezone.now() - timedelta(days=DAYS)
     provider, _ = Provider.objects.get_or_create(name="fill", defaults={"base_url": "http://127.0.0.1:9/v1"})
+    active_embedder()
     model, _ = Model.objects.get_or_create(provider=provider, name="fill", defaults={"context_window": 32_768})
     each = max(2, messages // max(1, conversations) // 2 * 2)  # messages of a conversation: questions and answers
     at = f"'{began.isoformat()}'::timestamptz + interval '{DAYS} days' * "
@@ -166,7 +183,25 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
                 "blob": "encode(sha256(n::text::bytea), 'hex')",
                 "status": "'ready'",
                 "searchable": "true",
+                "chunker": str(VERSION),
+                "indexed_chunks": "1",
+                "indexed_words": f"cardinality(string_to_array({FILE}, ' '))",
                 "created": f"{at}(n)::float / {people * OWN}",
+            },
+        ),
+        (FileText, people * OWN, {"file_id": file.format("n", "n"), "text": FILE}),
+        (
+            Chunk,
+            people * OWN,
+            {
+                "file_id": file.format("n", "n"),
+                "start": "0",
+                "end": f"length({FILE})",
+                "text": FILE,
+                "tokens": "50",
+                "ordinal": "0",
+                "embedder_id": "(SELECT id FROM files_embedder WHERE active)",
+                "embedding": VECTOR,
             },
         ),
         (
@@ -215,7 +250,7 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
                 "parent_id": f"CASE WHEN (n - 1) % {each} > 0 THEN {message('(n - 1)')} END",
                 "depth": f"(n - 1) % {each}",
                 "role": f"CASE WHEN (n - 1) % {each} % 2 = 0 THEN 'user' ELSE 'assistant' END",
-                "parts": f"jsonb_build_array(jsonb_build_object('type', 'text', 'text', {TEXT}))",
+                "parts": f"jsonb_build_array(jsonb_build_object('type', 'text', 'text', {MESSAGE}))",
                 "created": moment,
             },
         ),
@@ -289,6 +324,7 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
             " AND place.title LIKE 'Conversation %%'",
             [each - 1],
         )
+        cursor.execute(WRITE_POSTINGS)
     UsageDay.objects.all().delete()  # calls of days that had been summed were added
     sum_days()
     return found

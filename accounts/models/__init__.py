@@ -3,7 +3,7 @@ from accounts.models.limit import Limit
 from accounts.models.openid import OpenIDIdentity, OpenIDProvider
 from accounts.models.person import ApiToken, IdempotentAnswer, Session, User, validate_timezone, workspace_timezone
 from accounts.models.record import AdminRecord
-from accounts.models.sharing import EDITING, Role, Sharing, SharingQuerySet, shared_with, strongest
+from accounts.models.sharing import EDITING, Role, Sharing, SharingQuerySet, shared_with, strongest, ways_of_sharing
 from accounts.models.webhook import Webhook, WebhookDelivery
 from accounts.models.workspace import DateAwareness, Workspace
 
@@ -29,5 +29,6 @@ __all__ = [
     "shared_with",
     "strongest",
     "validate_timezone",
+    "ways_of_sharing",
     "workspace_timezone",
 ]

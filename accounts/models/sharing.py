@@ -40,14 +40,21 @@ def shared_with(
     """Those of `rows` that are shared with this person or a group of theirs, with one of these roles where they are
     named. `path`: from the rows to those that share them.
 
-    Two subqueries in the place of one with an OR, so that each begins at an index.
+    A subquery for each way in the place of one with an OR, so that each begins at an index.
     """
     if user.pk is None:
         return Q(pk__in=[])
+    to_them, to_groups = (Q(pk__in=rows.filter(**way).values("pk")) for way in ways_of_sharing(user, path, roles))
+    return to_them | to_groups
+
+
+def ways_of_sharing(
+    user: AbstractBaseUser | AnonymousUser, path: str, roles: Collection[str] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `filter` takes for rows that are shared with this person themselves, and with a group of theirs."""
     named = {} if roles is None else {f"{path}__role__in": roles}  # of the same row as the person or the group
-    mine = PeopleGroup.objects.of(user).values("pk")
-    own = rows.filter(**named, **{f"{path}__user": user.pk}).values("pk")
-    return Q(pk__in=own) | Q(pk__in=rows.filter(**named, **{f"{path}__group__in": mine}).values("pk"))
+    groups = PeopleGroup.objects.of(user).values("pk")
+    return {**named, f"{path}__user": user.pk}, {**named, f"{path}__group__in": groups}
 
 
 class SharingQuerySet(models.QuerySet[Any]):

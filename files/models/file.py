@@ -10,7 +10,7 @@ from django.db.models import F, Func, Q
 from pgvector.django import VectorField
 from uuid_utils.compat import uuid7
 
-from accounts.models import PeopleGroup
+from accounts.models import ways_of_sharing
 from core.crypto import EncryptedTextField
 from files.extraction.readers.media_types import CONVERTED, HEIC, PDF
 from llm.models import price, validate_base_url
@@ -46,12 +46,8 @@ class FileQuerySet(models.QuerySet["File"]):
         entries: models.QuerySet[Any] = File._meta.get_field(
             "project_entries"
         ).related_model._default_manager.order_by()
-        groups = PeopleGroup.objects.of(user).values("pk")
-        of_projects = ({"owner": user.pk}, {"memberships__user": user.pk}, {"memberships__group__in": groups})
-        others = [
-            entries.filter(**{f"project__{way}": whose for way, whose in ways.items()}).values("file")
-            for ways in of_projects
-        ]
+        in_projects = ({"project__owner": user.pk}, *ways_of_sharing(user, "project__memberships"))
+        others = [entries.filter(**way).values("file") for way in in_projects]
         first = File.objects.filter(owner_id=user.pk).order_by().values("pk")
         return self.filter(_OneOf(F("pk"), ArraySubquery(first.union(*others))))
 

@@ -5,7 +5,7 @@ messages, beside a million messages of 2,000 people and beside a thousand of two
 
 with services of its own; the numbers of `scripts.fill` may be given. Prints JSON, and each page on the error output.
 Filling the million takes half an hour. The person who asks has as much in both: 500 messages, 50 files and tasks, a
-project. The admin's pages are measured by `scripts.measure_admin`.
+project, one session. The admin's pages are measured by `scripts.measure_admin`.
 """
 
 import json
@@ -29,7 +29,7 @@ from django.test import Client  # noqa: E402
 from django.test.utils import override_settings, setup_test_environment  # noqa: E402
 from django.urls import URLPattern, URLResolver, get_resolver  # noqa: E402
 
-from accounts.models import User  # noqa: E402
+from accounts.models import Session, User  # noqa: E402
 from chat.models import Conversation, Message, Share, Turn  # noqa: E402
 from files.models import File  # noqa: E402
 from llm.models import Model  # noqa: E402
@@ -107,12 +107,14 @@ def requests(person: User) -> list[Request]:
             f"/c/{place}/{part}"
             for part in ("", "sources/", "organise/", "share/", "pick/?q=file", "prompts/", "next/")
         ),
+        *(f"/c/{place}/pick/?q={word}" for word in ("everywhere", "tenth", "nowhere")),  # in texts of files
         *(f"/c/{place}/export.{kind}" for kind in ("md", "json")),
         f"/c/{place}/?at={Message.objects.filter(conversation=place).order_by('pk')[0].pk}",
         *(f"/messages/{key['message']}/{part}" for part in ("menu/", "sources/")),
         *(f"/turns/{key['turn']}/report/", f"/s/{rows['link'].token}/"),
         *(f"/files/{key['file']}/", f"/files/{key['file']}/chip/", f"/files/{key['file']}/read/"),
         *(f"/projects/{key['project']}/{part}" for part in ("", "?q=word", "files/", "conversations/", "meter/")),
+        *(f"/projects/{key['project']}/search/?q={word}" for word in ("everywhere", "tenth", "nowhere")),
         *(f"/personas/{key['persona']}/", f"/tasks/{key['task']}/", f"/tasks/day/{rows['task'].date}/"),
         *(f"/tasks/month/{rows['task'].date:%Y-%m}/", f"/tasks/year/{rows['task'].date:%Y}/", f"/daily/{day}/"),
         *in_the_api(key, day),
@@ -136,7 +138,7 @@ def in_the_api(key: dict[str, str], day: date) -> Iterator[str]:
     for part in ("messages/", "messages/?page_size=200", "summary/", "shares/", "permissions/", "export/"):
         yield f"/api/v1/conversations/{key['conversation']}/{part}"
     yield from (f"/api/v1/projects/{key['project']}/{part}" for part in ("files/", "members/", "invitations/"))
-    yield from (f"/api/v1/projects/{key['project']}/search/?q=word", f"/api/v1/messages/?parent={key['message']}")
+    yield from (f"/api/v1/projects/{key['project']}/search/?q=tenth", f"/api/v1/messages/?parent={key['message']}")
     yield from (f"/api/v1/daily/{day}/{part}" for part in ("chat/", "summary/", "Daily_chat.json"))
     for by in ("day", "model", "conversation", "project", "persona", "group", "token", "purpose"):
         yield f"/api/v1/me/usage/?by={by}"
@@ -160,6 +162,7 @@ def further_pages(client: Client) -> Iterator[str]:
 def measured(person: User) -> dict[str, Measured]:
     """By name; what this product does not have, or refuses, is not among them."""
     client = Client(raise_request_exception=False)
+    Session.objects.visible_to(person).delete()
     client.force_login(person)
     wanted = requests(person)
     found: dict[str, Measured] = {}
