@@ -29,9 +29,8 @@ from django.urls import reverse  # noqa: E402
 from accounts.models import User  # noqa: E402
 from chat.models import Conversation, ModelCall  # noqa: E402
 from scripts import fill  # noqa: E402
+from scripts.bench.volume import LIMIT, NOISE  # noqa: E402
 
-LIMIT = 1.5  # times the time of the small workspace
-NOISE = 10  # ms; what differs by less differs by chance
 MOST_BYTES = 150_000
 SMALL = (600, 60, 240)  # people, conversations, messages: as many as fill the first page of a list, personas' too
 SEARCHED = "fill-000002"

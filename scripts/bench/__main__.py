@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.bench import bench_context, files, hanging, looks, page, search, shares, turn
+from scripts.bench import bench_context, files, hanging, looks, page, search, shares, turn, volume
 from scripts.bench.peers.client import Clients
 from scripts.bench.retrieval import table as retrieval
 from scripts.services import Services
@@ -77,15 +77,6 @@ def with_limits() -> None:
         services.end()
 
 
-def with_a_million() -> list[dict[str, Any]]:
-    services = Services()
-    try:
-        urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
-        return separately("scripts.bench.with_django.volume", **urls)
-    finally:
-        services.end()
-
-
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
     wanted = wanted or [
@@ -101,7 +92,7 @@ def main(wanted: list[str]) -> None:
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
     if "volume" in wanted:
-        show("Volume (beside a million messages of others)", with_a_million())
+        show("Volume (beside a million messages of others)", volume.rows([]))
     if "retrieval" in wanted:
         show("Retrieval (how well search ranks, and how long that takes)", retrieval.rows())
     if "shares" in wanted:

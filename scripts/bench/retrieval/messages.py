@@ -1,17 +1,15 @@
 """How long the search in messages takes in a workspace that `scripts.fill` has filled. Django must be set up.
 
-A person has 500 messages in each: what differs is what everybody else wrote. `with_django.volume` compares two.
+A person has 500 messages in each: what differs is what everybody else wrote. `scripts.bench.volume` compares two.
 """
 
 import time
 from collections.abc import Iterable
 from statistics import median
-from typing import Any
 
 from accounts.models import User
 from chat.conversations.search import search, spoken
 
-LIMIT, TIMES = 150.0, 3.0  # ms; times the small workspace
 # Words, and the beginnings of some, in all messages and in hundredths of them; phrases, which are read in the text;
 # what nobody wrote. By their number here they are more of the frequent than anybody types.
 QUERIES = (
@@ -35,30 +33,10 @@ def measured(people: Iterable[User]) -> list[float]:
                 spoken(user=person, query=query)
                 times.append((time.perf_counter() - began) * 1_000)
             found.append(median(times))
-    return sorted(found)
+    return found
 
 
 def searches() -> list[float]:
-    """Those of some of its people."""
+    """Those of ten of its people."""
     people = list(User.objects.filter(username__startswith="fill-").order_by("username"))
     return measured(people[:: max(1, len(people) // PEOPLE)][:PEOPLE])
-
-
-def p95(times: list[float]) -> float:
-    return times[int(len(times) * 0.95)]
-
-
-def rows(small: list[float], large: list[float]) -> list[dict[str, Any]]:
-    """Of `searches` in two workspaces."""
-    now, before = p95(large), p95(small)
-    named = "search in messages, the whole workspace"
-    return [
-        {"name": f"{named}, p95", "value": round(now, 1), "unit": "ms", "limit": LIMIT, "ratio": round(now / LIMIT, 2)},
-        {
-            "name": f"{named}, p95 beside 1,000 messages",
-            "value": round(now / before, 2),
-            "unit": "times",
-            "limit": TIMES,
-            "ratio": round(now / before / TIMES, 2),
-        },
-    ]

@@ -1,18 +1,16 @@
-"""Whether what a person asks for grows with what everybody else has: every page, list, plan and send, and the search in
-messages, beside a million messages of 2,000 people and beside a thousand of two.
+"""What every page, list, plan and send takes in a workspace that `scripts.fill` makes, and every search in messages.
 
-    DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m scripts.bench.with_django.volume
+    DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m scripts.bench.with_django.volume --people 2 …
 
-with services of its own; the numbers of `scripts.fill` may be given. Prints JSON, and each page on the error output.
-Filling the million takes half an hour. The person who asks has as much in both: 500 messages, 50 files and tasks, a
-project, one session. The admin's pages are measured by `scripts.measure_admin`.
+The numbers are those of `scripts.fill`; a database that has its people is measured as it is. Prints JSON, which
+`scripts.bench.volume` compares. The admin's pages are measured by `scripts.measure_admin`.
 """
 
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
@@ -37,11 +35,10 @@ from personas.models import Persona  # noqa: E402
 from projects.models import Project, Task  # noqa: E402
 from scripts import fill  # noqa: E402
 from scripts.bench.retrieval import messages  # noqa: E402
-from scripts.measure_admin import LIMIT, NOISE, asked  # noqa: E402
+from scripts.measure_admin import asked  # noqa: E402
 
 PERSON = "fill-000002"  # who has the first project
 RUNS = 7
-SMALL = ("--people=2", "--conversations=100", "--messages=1000")
 NOT_MEASURED = re.compile(
     r"^/(admin/|login/|logout/|setup/|offline/|api/docs/|api/v1/(schema|asyncapi)/)"  # of nobody's rows, or elsewhere
 )
@@ -51,7 +48,7 @@ NOT_MEASURED = re.compile(
 class Measured:
     """`time` in ms, the shortest of several: our processor time and the database's."""
 
-    answer: Any
+    status: int
     queries: int
     time: float
 
@@ -66,7 +63,7 @@ class Request:
 
     @property
     def name(self) -> str:
-        """Without the keys of rows, which differ."""
+        """Begins with POST where it is one; without the keys of rows, which differ."""
         plain = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|(?<=/s/)fill-\d+|\d{4}-\d{2}(-\d{2})?", "…", self.address)
         return plain if self.form is None else f"POST {plain}"
 
@@ -113,7 +110,7 @@ def requests(person: User) -> list[Request]:
         *(f"/messages/{key['message']}/{part}" for part in ("menu/", "sources/")),
         *(f"/turns/{key['turn']}/report/", f"/s/{rows['link'].token}/"),
         *(f"/files/{key['file']}/", f"/files/{key['file']}/chip/", f"/files/{key['file']}/read/"),
-        *(f"/projects/{key['project']}/{part}" for part in ("", "?q=word", "files/", "conversations/", "meter/")),
+        *(f"/projects/{key['project']}/{part}" for part in ("", "?q=word", "conversations/", "meter/")),
         *(f"/projects/{key['project']}/search/?q={word}" for word in ("everywhere", "tenth", "nowhere")),
         *(f"/personas/{key['persona']}/", f"/tasks/{key['task']}/", f"/tasks/day/{rows['task'].date}/"),
         *(f"/tasks/month/{rows['task'].date:%Y-%m}/", f"/tasks/year/{rows['task'].date:%Y}/", f"/daily/{day}/"),
@@ -125,6 +122,7 @@ def requests(person: User) -> list[Request]:
         *(Request("/plan/", said), Request(f"/c/{place}/plan/", said), Request(f"/c/{place}/plan/?panel", said)),
         Request(f"/api/v1/conversations/{place}/turns/", said, "application/json"),
         Request(f"/api/v1/conversations/{place}/plan/", said, "application/json"),
+        Request(f"/api/v1/projects/{key['project']}/search/", {"query": "tenth"}, "application/json"),
     ]
     return [*map(Request, dict.fromkeys(gets)), *posts]
 
@@ -135,10 +133,9 @@ def in_the_api(key: dict[str, str], day: date) -> Iterator[str]:
     for kind, row in (("projects", "project"), ("personas", "persona"), ("tasks", "task"), ("shares", "link")):
         yield f"/api/v1/{kind}/{key[row]}/"
     yield from (f"/api/v1/conversations/?{asked}" for asked in ("q=tenth", "archived=true", "page_size=200"))
-    for part in ("messages/", "messages/?page_size=200", "summary/", "shares/", "permissions/", "export/"):
+    for part in ("messages/", "messages/?page_size=200", "shares/", "permissions/", "export/"):
         yield f"/api/v1/conversations/{key['conversation']}/{part}"
     yield from (f"/api/v1/projects/{key['project']}/{part}" for part in ("files/", "members/", "invitations/"))
-    yield from (f"/api/v1/projects/{key['project']}/search/?q=tenth", f"/api/v1/messages/?parent={key['message']}")
     yield from (f"/api/v1/daily/{day}/{part}" for part in ("chat/", "summary/", "Daily_chat.json"))
     for by in ("day", "model", "conversation", "project", "persona", "group", "token", "purpose"):
         yield f"/api/v1/me/usage/?by={by}"
@@ -148,7 +145,7 @@ def in_the_api(key: dict[str, str], day: date) -> Iterator[str]:
 
 def further_pages(client: Client) -> Iterator[str]:
     """The second and third page of the lists that have a person's or everybody's rows."""
-    for address in ("conversations/?", "turns/?", "files/?", "tasks/?", "audit/?", "search/?q=everywhere&"):
+    for address in ("conversations/?", "files/?", "tasks/?", "audit/?", "search/?q=everywhere&"):
         link = f"/api/v1/{address}page_size=5"
         for _ in range(2):
             answer = client.get(link)
@@ -160,18 +157,26 @@ def further_pages(client: Client) -> Iterator[str]:
 
 
 def measured(person: User) -> dict[str, Measured]:
-    """By name; what this product does not have, or refuses, is not among them."""
+    """By name. Of addresses that name no row, those are left out that want more, or lead elsewhere. Raises RuntimeError
+    where another one does."""
     client = Client(raise_request_exception=False)
     Session.objects.visible_to(person).delete()
     client.force_login(person)
     wanted = requests(person)
     found: dict[str, Measured] = {}
+    refused: list[str] = []
+    anything = set(without_arguments(get_resolver().url_patterns))
     pages = [*wanted, *(Request(each) for each in further_pages(client))]
     for number, request in enumerate(pages):
         name = request.name if number < len(wanted) else f"{re.sub('cursor=.*', 'cursor=…', request.name)} {number}"
         # What a process keeps from then on, such as kinds of rows, is asked once.
-        if once(client, request).answer.status_code < 300:
+        status = once(client, request).status
+        if status < 300:
             found[name] = min((once(client, request) for _ in range(RUNS)), key=lambda each: each.time)
+        elif request.address not in anything:
+            refused.append(f"{name} answered {status}")
+    if refused:
+        raise RuntimeError(", ".join(refused))
     return found
 
 
@@ -194,64 +199,37 @@ def once(client: Client, request: Request) -> Measured:
         return answer
 
     if request.form is None:
-        return Measured(*asked(answered))
-    with transaction.atomic():
-        found = Measured(*asked(answered))
-        transaction.set_rollback(True)
-    return found
+        answer, queries, taken = asked(answered)
+    else:
+        with transaction.atomic():
+            answer, queries, taken = asked(answered)
+            transaction.set_rollback(True)
+    return Measured(answer.status_code, queries, taken)
 
 
-def filled(arguments: list[str]) -> tuple[dict[str, Measured], list[float]]:
-    """What pages took, and searches of ten people."""
-    fill.main(arguments)
-    Model.objects.filter(provider__name="fill").update(default=True)
-    User.objects.filter(username=PERSON).update(is_staff=True, is_superuser=True)  # for the audit's and all usage
-    return measured(User.objects.get(username=PERSON)), messages.searches()
+def has(person: User) -> dict[str, int]:
+    counted = (Conversation.objects, Message.objects, Turn.objects, File.objects, Project.objects, Task.objects)
+    return {rows.model.__name__: rows.filter(owner=person).count() for rows in counted}
 
 
-def compared(small: dict[str, Measured], large: dict[str, Measured], say: Callable[[str], None]) -> dict[str, float]:
-    """Times the small workspace, by name; what is over the limit by more than chance is marked."""
-    found = {}
-    for name in sorted(large):
-        if (before := small.get(name)) is None:
-            continue
-        now = large[name]
-        found[name] = now.time / before.time
-        over = found[name] > LIMIT and now.time - before.time > NOISE
-        said = f"{name:<78} {before.queries:>4}{now.queries:>4} {before.time:>8.1f}{now.time:>8.1f} {found[name]:>6.2f}"
-        say(f"{said}{' over' if over else ''}{' queries' if before.queries != now.queries else ''}")
-    return found
+def main(arguments: list[str]) -> dict[str, Any]:
+    """In the database of DATABASE_URL, which is empty or of an earlier run.
 
-
-def rows(arguments: list[str]) -> list[dict[str, Any]]:
-    """In the database of DATABASE_URL, which is empty."""
+    `has`: how many rows are the person's; `pages`: by name; `searches`: ms each, of ten people.
+    """
     setup_test_environment()
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     limits: dict[str, Any] = {"API_RATES": {}, "PAGE_RATES": {}}
     with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}, **limits):
         call_command("migrate", verbosity=0)
-        small, large = filled(list(SMALL)), filled(arguments)
-    times = compared(small[0], large[0], lambda line: print(line, file=sys.stderr))
-    return [*messages.rows(small[1], large[1]), *in_rows(small[0], large[0], times)]
-
-
-def in_rows(
-    small: dict[str, Measured], large: dict[str, Measured], times: dict[str, float]
-) -> Iterator[dict[str, Any]]:
-    """The worst page that took noticeably longer, and what is done most."""
-    noticed = {name: ratio for name, ratio in times.items() if large[name].time - small[name].time > NOISE}
-    worst = max(noticed, key=noticed.__getitem__, default=max(times, key=times.__getitem__))
-    sends = max(ratio for name, ratio in times.items() if name.endswith("/turns/"))
-    plans = max(ratio for name, ratio in times.items() if "/plan/" in name)
-    found = {
-        f"the worst of {len(times)} pages, lists, plans and sends ({worst})": times[worst],
-        "the worst way to send a message": sends,
-        "the worst plan": plans,
-    }
-    for name, ratio in found.items():
-        value = round(ratio, 2)
-        yield {"name": name, "value": value, "unit": "times", "limit": LIMIT, "ratio": round(ratio / LIMIT, 2)}
+        if not User.objects.filter(username=PERSON).exists():
+            fill.main(arguments)
+        Model.objects.filter(provider__name="fill").update(default=True)
+        User.objects.filter(username=PERSON).update(is_staff=True, is_superuser=True)  # for the audit's and all usage
+        person = User.objects.get(username=PERSON)
+        pages = {name: asdict(each) for name, each in measured(person).items()}
+        return {"has": has(person), "pages": pages, "searches": messages.searches()}
 
 
 if __name__ == "__main__":
-    json.dump(rows(sys.argv[1:]), sys.stdout)
+    json.dump(main(sys.argv[1:]), sys.stdout)
