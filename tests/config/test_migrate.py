@@ -1,0 +1,62 @@
+"""A migration whose table is in use makes nobody wait behind it, and is done once it gets its lock."""
+
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from config.management.commands import migrate
+
+pytestmark = pytest.mark.django_db
+TABLE = "chat_summaryjob"  # what migration 0058 adds a column to
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]:
+    """Who reads the table in a transaction that goes on, as a backup does; not for ever, should nothing give up."""
+    monkeypatch.setattr(migrate, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(migrate, "PAUSE_SECONDS", 0)
+    with psycopg.connect(**connection.get_connection_params()) as other:
+        other.execute("SET idle_in_transaction_session_timeout = '30s'")
+        other.execute(f"SELECT FROM {TABLE}")
+        yield other
+
+
+class Told(StringIO):
+    """The reader ends as soon as it is told of."""
+
+    def __init__(self, reader: psycopg.Connection[Any]) -> None:
+        super().__init__()
+        self.reader = reader
+
+    def write(self, text: str) -> int:
+        self.reader.rollback()
+        return super().write(text)
+
+
+def columns() -> set[str]:
+    with connection.cursor() as cursor:
+        return {column.name for column in connection.introspection.get_table_description(cursor, TABLE)}
+
+
+def test_a_table_that_is_in_use_is_asked_for_again(reader: psycopg.Connection[Any]) -> None:
+    assert "again" in columns()
+    told = Told(reader)
+    call_command("migrate", "chat", "0057", verbosity=0, stderr=told)
+    assert told.getvalue().count("A table is in use") == 1
+    assert "again" not in columns()
+
+
+def test_a_table_that_stays_in_use_is_said_to_be(
+    reader: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate, "TRIES", 2)
+    told = StringIO()
+    with pytest.raises(CommandError, match="A table was in use all the time"):
+        call_command("migrate", "chat", "0057", verbosity=0, stderr=told)
+    assert told.getvalue().count("A table is in use") == 1
+    assert "again" in columns()
