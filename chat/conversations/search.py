@@ -8,13 +8,12 @@ from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
-from django.contrib.postgres.search import SearchVectorField
 from django.db.models import F, Func, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
 from chat.models import Conversation, Message, Tag
-from chat.models.words import READ, MessageWords, Term, as_query, messages_with, phrases, spans
+from chat.models.words import READ, MessageWords, Term, TitleWords, as_query, messages_with, phrases, spans, titles_with
 from core.errors import ProductError
 from files.models import File
 from personas.models import Persona
@@ -61,11 +60,6 @@ def excerpt(text: str, asked: Sequence[Sequence[Term]]) -> list[tuple[str, bool]
         at = right
     pieces += [(line[at:end], False), ("…" if end < len(line) else "", False)]
     return [piece for piece in pieces if piece[0]]
-
-
-class TitleWords(Func):
-    function = "chat_words"
-    output_field = SearchVectorField()
 
 
 # Newest first, but not by the index of ids: the planner takes every beginning of a word for a frequent one, and would
@@ -179,15 +173,21 @@ def matching(rows: QuerySet[Conversation], user: User, query: str) -> QuerySet[C
 
 
 def _messages(user: User, asked: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Message]:
-    """By the index of each person's own words; that those of a phrase stand beside each other is seen in the text."""
     rows = Message.objects.filter(pk__in=messages_with(user.pk, asked), conversation__in=_listed(user, tag))
-    if all(len(phrase) == 1 for phrase in asked):
-        return rows
-    return rows.alias(words=MessageWords(F("parts"))).filter(words=as_query(asked))
+    return _beside(rows, MessageWords(F("parts")), asked)
 
 
 def _titled(user: User, asked: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Conversation]:
-    return _listed(user, tag).alias(words=TitleWords(F("title"))).filter(words=as_query(asked))
+    rows = _listed(user, tag).filter(pk__in=titles_with(user.pk, asked))
+    return _beside(rows, TitleWords(F("title")), asked)
+
+
+def _beside(rows: QuerySet[Any], words: Func, asked: Sequence[Sequence[Term]]) -> QuerySet[Any]:
+    """Of rows that were found by the index of each person's own words, those where the words of each phrase stand
+    beside each other, which is seen in the text."""
+    if any(len(phrase) > 1 for phrase in asked):
+        rows = rows.alias(words=words).filter(words=as_query(asked))
+    return rows
 
 
 def _listed(user: User, tag: str) -> QuerySet[Conversation]:

@@ -118,12 +118,21 @@ def _matches(folded: str, terms: Sequence[Term]) -> bool:
     return any(term.matches(folded) for term in terms)
 
 
-class MessageWords(Func):
-    """Of `parts`; not as the index of them all has it, which is slower than to read the few that were found."""
+class _Words(Func):
+    """Not as an index of everybody's has them, which is slower than to read the few that were found."""
 
-    function = "chat_message_words"
     template = "%(function)s(COALESCE(%(expressions)s, NULL))"
     output_field = SearchVectorField()
+
+
+class MessageWords(_Words):
+    """Of `parts`."""
+
+    function = "chat_message_words"
+
+
+class TitleWords(_Words):
+    function = "chat_words"
 
 
 def as_query(asked: Sequence[Sequence[Term]]) -> SearchQuery:
@@ -134,6 +143,11 @@ def as_query(asked: Sequence[Sequence[Term]]) -> SearchQuery:
 def messages_with(owner: UUID, asked: Sequence[Sequence[Term]]) -> RawSQL:
     """Ids of this person's messages that have all of the words, wherever in them; see migration 0040."""
     return RawSQL("SELECT chat_messages_with(%s, to_tsquery('simple', %s))", [owner, tsquery(asked)])
+
+
+def titles_with(owner: UUID, asked: Sequence[Sequence[Term]]) -> RawSQL:
+    """Ids of this person's conversations that have all of the words in their titles; see migration 0060."""
+    return RawSQL("SELECT chat_titles_with(%s, to_tsquery('simple', %s))", [owner, tsquery(asked)])
 
 
 def title_from(text: str) -> str:

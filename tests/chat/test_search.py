@@ -244,15 +244,15 @@ def test_an_excerpt_has_the_words_of_an_answer_and_not_its_marks() -> None:
     assert without_marks("__init__ a * b ** c, a-b, 3 > 2") == "__init__ a * b ** c, a-b, 3 > 2"
 
 
-def read_by(user: User, query: str) -> int:
-    """How many messages the index gives to a search, each time that the plan asks it."""
+def read_by(user: User, query: str, index: str = "message_owned_words") -> int:
+    """How many rows the index gives to a search, each time that the plan asks it."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
-        given = "SELECT pg_stat_get_xact_tuples_returned('message_owned_words'::regclass)"
-        cursor.execute(given)
+        given = "SELECT pg_stat_get_xact_tuples_returned(%s::regclass)"
+        cursor.execute(given, [index])
         (before,) = cursor.fetchone()
         search(user=user, query=query)
-        cursor.execute(given)
+        cursor.execute(given, [index])
         return int(cursor.fetchone()[0] - before)
 
 
@@ -266,6 +266,19 @@ def test_what_others_wrote_is_not_read_by_a_search(user: User, query: str, own: 
     # By its statistics the planner asks the index once, or once for each of the two conversations of this person.
     assert read_by(user, query) in (own, 2 * own)
     assert len(search(user=user, query=query).hits) == own
+
+
+@pytest.mark.parametrize(("query", "own"), [("everywhere", 2), ("ev th", 1), ('"everywhere third"', 1), ("third", 1)])
+def test_what_others_called_theirs_is_not_read_by_a_search(user: User, query: str, own: int) -> None:
+    other = User.objects.create_user("other")
+    theirs = [Conversation(owner=other, title="Everywhere third") for _ in range(20)]
+    mine = [Conversation(owner=user, title=title) for title in ("Everywhere, third", "Everywhere", *["Elsewhere"] * 50)]
+    Conversation.objects.bulk_create([*theirs, *mine])
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE chat_conversation")
+    assert read_by(user, query, "conversation_owned_titles") == own
+    assert read_by(user, query, "conversation_title_words") == 0
+    assert len(search(user=user, query=query).titles) == own
 
 
 def test_a_message_belongs_to_whom_its_conversation_does(user: User) -> None:
