@@ -42,7 +42,7 @@ class Command(BaseCommand):
             summary_services.rebuild_summary(user=row.owner, summary=summary)
         except ProductError as error:
             return error.detail
-        # Whoever claims it first writes it, this process or a worker; and so what stands in for it.
+        # Whoever claims it first writes it, this process or a worker; so it is with what stands in for it.
         begun = SummaryJob.objects.filter(target=summary)
         while (live := begun.live().first()) is not None:
             if not background.submit(write_summary(live.pk)).result():
