@@ -28,5 +28,5 @@ DROP FUNCTION chat_owned_title_words(uuid, text);
 
 
 class Migration(migrations.Migration):
-    dependencies: ClassVar = [("chat", "0058_summaries_that_stand_in")]
+    dependencies: ClassVar = [("chat", "0059_summaries_as_old_as_what_they_stand_in_for")]
     operations: ClassVar = [migrations.RunSQL(FORWARDS, BACKWARDS)]
