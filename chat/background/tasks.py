@@ -101,13 +101,15 @@ def draft_checklist(task_id: str) -> None:
 
 @shared_task(name="chat.tasks.summarise")
 def summarise(job_id: str) -> None:
-    background.carry(_summarise(UUID(job_id)))
+    background.carry(write_summary(UUID(job_id)))
 
 
-async def _summarise(job_id: UUID) -> None:
+async def write_summary(job_id: UUID) -> bool:
+    """Carries a queued job out, and begins what comes next; False when it could not be claimed."""
     conversation = await jobs.run(job_id)
     if conversation is not None:
         await _summary_ended(conversation)
+    return conversation is not None
 
 
 async def _summary_ended(conversation_id: UUID) -> None:
@@ -124,17 +126,14 @@ def write_title(turn_id: str) -> None:
 @shared_task(name="chat.tasks.sweep_turns")
 def sweep_turns() -> None:
     """Runs every 5 s, see `schedule`: ends what a dead worker left, and begins what it, or the broker, has lost."""
-    turns, summaries = store.stale(), jobs.stale()
+    turns = store.stale()
     for turn_id in turns.interrupted:
         background.carry(_recover(turn_id))
     for turn_id in turns.unclaimed:
         TURNS.put(turn_id)
     for conversation_id in resuming.due():
         background.carry(follow_up(conversation_id))
-    for conversation_id in summaries.ended:
-        background.carry(_summary_ended(conversation_id))
-    for job_id in summaries.unclaimed:
-        enqueue("chat.tasks.summarise", job_id)
+    sweep_summaries()
     for reading_id in readings.unclaimed():
         enqueue("chat.tasks.read_all", reading_id)
     for conversation_id in sending.due():
@@ -143,6 +142,15 @@ def sweep_turns() -> None:
         enqueue("chat.tasks.advance_run", run_id)
     for task_id in drafts.unclaimed():
         enqueue("chat.tasks.draft_checklist", task_id)
+
+
+def sweep_summaries() -> None:
+    """The part of `sweep_turns` for whoever waits for a summary, whether or not a worker is there to sweep."""
+    summaries = jobs.stale()
+    for conversation_id in summaries.ended:
+        background.carry(_summary_ended(conversation_id))
+    for job_id in summaries.unclaimed:
+        enqueue("chat.tasks.summarise", job_id)
 
 
 async def _recover(turn_id: UUID) -> None:

@@ -21,13 +21,15 @@ from accounts.models import User
 from accounts.realtime import News, tell
 from chat.models import Conversation, Message, NextMessage, Run, SummaryJob, Turn, queries
 from chat.models.queries import Standing, standing
+from chat.models.summary import SummaryJobQuerySet
 from chat.models.tree import with_rows
+from core.background import silent
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 from personas.models import Persona
 from projects.models import Project
 
-PATIENCE = timedelta(seconds=120)  # from a summary's beginning; then sending works again, whatever it does
+PATIENCE = timedelta(seconds=120)  # from a summary's beginning, with what stands in for it; then sending works again
 
 NOT_NOW = ("already_answering", "summarising", "too_many_answers")  # refusals that pass by themselves
 
@@ -133,7 +135,7 @@ def require_idle(conversation: Conversation, *, of_run: bool = False) -> Standin
     if found.answering:
         raise busy()
     if found.summarising:
-        expire(conversation.pk)
+        expire(SummaryJob.objects.filter(conversation=conversation))
     if found.summarising and SummaryJob.objects.live().filter(conversation=conversation).exists():
         raise ProductError(
             "summarising",
@@ -236,10 +238,11 @@ def fail(job_id: UUID, code: str, detail: str) -> bool:
 
 
 def interrupt(job_id: UUID) -> bool:
-    """Ends a live job whose worker is gone. Another one stands in for it, once: what kills its worker must not go on
-    doing so. False when it has ended already."""
+    """Ends a live job whose worker is gone. Another one stands in for it with what is left of its patience, once: what
+    kills its worker must not go on doing so. False when it has ended already."""
     logger.warning("the worker of summary job %s is gone", job_id)
-    job = SummaryJob.objects.filter(pk=job_id, again=False).first()
+    in_time = SummaryJob.objects.filter(created__gte=timezone.now() - PATIENCE)
+    job = in_time.filter(pk=job_id, again=False).first()
     if job is not None:
         job.pk, job.again, job.status, job.heartbeat = uuid7(), True, SummaryJob.Status.QUEUED, timezone.now()
     detail = "The server stopped while writing it."
@@ -257,11 +260,20 @@ def _end(job_id: UUID, status: str, due: SummaryJob | None = None, **fields: str
     return True
 
 
-def expire(conversation_id: UUID) -> None:
-    """Ends a job of this conversation that has used up its patience, so that sending works again."""
-    late = SummaryJob.objects.live().filter(conversation=conversation_id, created__lt=timezone.now() - PATIENCE)
-    for job_id in late.values_list("pk", flat=True):
-        fail(job_id, "summary_timeout", "The model took too long to write it.")
+def expire(jobs: SummaryJobQuerySet) -> list[UUID]:
+    """Ends those that have used up their patience, so that sending works again; returns their conversations."""
+    late = jobs.live().filter(created__lt=timezone.now() - PATIENCE)
+    gone = silent(late.filter(status=SummaryJob.Status.RUNNING))
+    ended = [job.conversation_id for job in gone if interrupt(job.pk)]
+    return ended + [job.conversation_id for job in late if time_out(job)]
+
+
+def time_out(job: SummaryJob) -> bool:
+    """Ends a live job for which there is no time left; what nobody has begun is not the model's fault. False when it
+    has ended already."""
+    if job.status == SummaryJob.Status.QUEUED:
+        return fail(job.pk, "summary_not_begun", "No worker took it in time.")
+    return fail(job.pk, "summary_timeout", "The model took too long to write it.")
 
 
 def list_changed(conversation: Conversation) -> None:

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connection, models
 from django.db.models import Q
+from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from chat.models.conversation import OfConversation, asked_with
@@ -263,7 +264,9 @@ class SummaryJob(models.Model):
     code = models.CharField(max_length=60, blank=True)
     detail = models.TextField(blank=True)
     heartbeat = models.DateTimeField(null=True, blank=True)
-    created = models.DateTimeField(auto_now_add=True)
+    created = models.DateTimeField(
+        default=timezone.now, editable=False, help_text="Of one that stands in for another: when that was created."
+    )
     finished = models.DateTimeField(null=True, blank=True)
     again = models.BooleanField(
         default=False, db_default=False, help_text="Stands in for one whose worker was gone; there is no third."

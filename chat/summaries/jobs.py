@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from django.utils import timezone
 
 from accounts.access.rights import models_of
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
-from chat.models.conversation_state import PATIENCE, fail, finish, interrupt, scope_of
+from chat.models.conversation_state import expire, fail, finish, interrupt, scope_of, time_out
 from chat.models.summary import Marks, in_force, marks_on, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
@@ -31,7 +32,7 @@ from llm.services import with_fallbacks
 from personas.models import SummaryPrompt
 from personas.services import model_for
 
-TIMEOUT = 110.0  # seconds of work, so that a job gives up by itself before its patience ends
+TIMEOUT = timedelta(seconds=110)  # from its beginning, so that a job gives up by itself before its patience ends
 
 logger = logging.getLogger(__name__)
 
@@ -53,11 +54,12 @@ class Work:
 
 
 def claim(job_id: UUID) -> SummaryJob | None:
-    """The job, now ours; None when it is not queued any more, or an answer is being written."""
+    """The job, now ours; None when it is not queued any more, has no time left, or an answer is being written."""
     live = Turn.objects.live().filter(conversation__in=SummaryJob.objects.filter(pk=job_id).values("conversation"))
     if live.exists():
         return None
-    queued = SummaryJob.objects.filter(status=SummaryJob.Status.QUEUED)
+    in_time = SummaryJob.objects.filter(created__gt=timezone.now() - TIMEOUT)
+    queued = in_time.filter(status=SummaryJob.Status.QUEUED)
     if not background.claim(queued, job_id, status=SummaryJob.Status.RUNNING):
         return None
     related = ("conversation__owner", "conversation__persona__budget_profile", "model__provider", "target")
@@ -71,14 +73,15 @@ async def run(job_id: UUID) -> UUID | None:
         return None
     try:
         with background.heartbeat(SummaryJob.objects.live().filter(pk=job.pk)):
-            async with asyncio.timeout(TIMEOUT):
+            left = job.created + TIMEOUT - timezone.now()
+            async with asyncio.timeout(left.total_seconds()):
                 writer, allowed = await on_database(_writer, job)
                 await with_fallbacks(writer, partial(_carry_out, job), allowed)
     except asyncio.CancelledError:
         await asyncio.shield(on_database(interrupt, job.pk))
         raise
     except TimeoutError:
-        await persistently(lambda: fail(job.pk, "summary_timeout", "The model took too long to write it."))
+        await persistently(lambda: time_out(job))
     except (ProductError, writing.Rejected) as error:
         sentence = getattr(error, "detail", str(error))
         code = error.code
@@ -229,15 +232,11 @@ class Stale:
 
 
 def stale() -> Stale:
-    """Ends the jobs whose worker is gone, and what takes too long; returns their conversations, and jobs to enqueue."""
+    """Ends what takes too long, and the jobs whose worker is gone; returns their conversations, and jobs to enqueue."""
     live = SummaryJob.objects.live()
+    ended = expire(live)
     gone = background.silent(live.filter(status=SummaryJob.Status.RUNNING))
-    ended = [job.conversation_id for job in gone if interrupt(job.pk)]
-    ended += [
-        job.conversation_id
-        for job in live.filter(created__lt=timezone.now() - PATIENCE)
-        if fail(job.pk, "summary_timeout", "The model took too long to write it.")
-    ]
+    ended += [job.conversation_id for job in gone if interrupt(job.pk)]
     return Stale(ended, background.unclaimed(live.filter(status=SummaryJob.Status.QUEUED)))
 
 

@@ -1,20 +1,25 @@
 """Summary jobs that fail, hang, are killed or come twice: nobody waits for long and no message is lost."""
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.management import call_command
+from django.db import connections
+from django.db.models import F
 from django.utils import timezone
 
 from chat.background.tasks import sweep_turns
 from chat.models import Conversation, Message, ModelCall, Summary, SummaryJob, Turn
-from chat.models.conversation_state import interrupt, state_of
+from chat.models.conversation_state import idle, interrupt, state_of
 from chat.models.tree import rows_between
 from chat.summaries import due
-from chat.summaries.jobs import decided_for
+from chat.summaries.jobs import claim, decided_for, stale
 from llm.models import Model
 from tests.application import Application
 from tests.chat.conversations import kill_worker, past
@@ -33,6 +38,8 @@ from tests.chat.growing import (
 )
 from tests.conftest import Person
 from tests.product import Product, until
+
+WRITTEN = "## Now\nThey go on talking."
 
 
 def test_sending_is_refused_while_it_summarises_and_the_message_is_kept_by_whoever_wrote_it(
@@ -108,7 +115,7 @@ def test_another_job_stands_in_once_for_one_whose_worker_was_killed(product: Pro
     product.start_worker()
     product.wait_until_ready()
     settled(person, place)
-    jobs = SummaryJob.objects.filter(conversation=place).order_by("created")
+    jobs = SummaryJob.objects.filter(conversation=place).order_by("id")
     assert [(job.status, job.code, job.again) for job in jobs] == [
         (SummaryJob.Status.FAILED, "summary_interrupted", False),
         (SummaryJob.Status.DONE, "", True),
@@ -130,6 +137,87 @@ def test_what_kills_its_worker_twice_is_given_up_and_sending_works(person: Perso
     assert interrupt(second.pk) and not interrupt(second.pk)
     assert not SummaryJob.objects.live().filter(conversation=place).exists()
     assert state_of(place.pk) == Conversation.State.IDLE
+
+
+def _swept(_: Conversation) -> None:
+    stale()  # or a worker of a running product has just done it
+
+
+def _sent(place: Conversation) -> None:
+    with idle(place.owner, place):
+        pass
+
+
+@pytest.mark.parametrize("ended", [_swept, _sent])
+@pytest.mark.parametrize(
+    ("status", "silence", "code"),
+    [
+        (SummaryJob.Status.QUEUED, 121, "summary_not_begun"),
+        (SummaryJob.Status.RUNNING, 31, "summary_interrupted"),
+        (SummaryJob.Status.RUNNING, 0, "summary_timeout"),
+    ],
+)
+def test_after_two_minutes_nothing_stands_in_and_the_model_is_blamed_for_its_own_time_alone(
+    person: Person, ended: Callable[[Conversation], None], status: str, silence: int, code: str
+) -> None:
+    place, now = past(person.user, 2), timezone.now()
+    times = {"created": now - timedelta(seconds=121), "heartbeat": now - timedelta(seconds=silence)}
+    job = SummaryJob.objects.create(conversation=place, status=status, **times)
+    ended(place)
+    job.refresh_from_db()
+    assert (job.status, job.code) == (SummaryJob.Status.FAILED, code)
+    assert not SummaryJob.objects.filter(conversation=place).exclude(pk=job.pk).exists()
+    assert state_of(place.pk) == Conversation.State.IDLE
+
+
+@pytest.mark.parametrize("ended", [_swept, _sent])
+def test_what_stands_in_has_the_rest_of_the_two_minutes(person: Person, ended: Callable[[Conversation], None]) -> None:
+    place, began = past(person.user, 2), timezone.now() - timedelta(seconds=90)
+    first = SummaryJob.objects.create(conversation=place, status=SummaryJob.Status.RUNNING, created=began)
+    assert interrupt(first.pk)
+    assert place.pk not in stale().ended
+    second = SummaryJob.objects.live().get(conversation=place)
+    SummaryJob.objects.filter(conversation=place).update(created=F("created") - timedelta(seconds=31))
+    ended(place)
+    second.refresh_from_db()
+    assert (second.again, second.status) == (True, SummaryJob.Status.FAILED)
+    assert state_of(place.pk) == Conversation.State.IDLE
+
+
+def test_a_job_with_no_time_left_is_not_begun(person: Person) -> None:
+    place, long_ago = past(person.user, 2), timezone.now() - timedelta(seconds=111)
+    job = SummaryJob.objects.create(conversation=place, created=long_ago)
+    assert claim(job.pk) is None
+
+
+def test_the_command_goes_on_with_what_stands_in(application: Application, person: Person) -> None:
+    name, said, problems = uuid4().hex, StringIO(), StringIO()
+    place = conversation(
+        person, small(person, window=6_000, summary_model=writer(application, name, {"text": WRITTEN}))
+    )
+    until_summarised(person, place)
+    asked = len(application.model.finished(name))
+    Summary.objects.exclude(conversation=place).delete()
+    Summary.objects.filter(conversation=place).update(prompt_version=999)
+    application.model.set_script(name, {"text": "## Now\nNever.", "silent_after": 0})
+
+    def rebuild() -> None:
+        try:
+            call_command("summaries", "rebuild", stdout=said, stderr=problems)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        rebuilt = pool.submit(rebuild)
+        application.model.arrived(name, asked + 1)
+        assert interrupt(SummaryJob.objects.live().get(conversation=place).pk)
+        application.model.set_script(name, {"text": WRITTEN})
+        application.model.drop()
+        rebuilt.result()
+    assert (said.getvalue().splitlines()[-1][:2], problems.getvalue()) == ("1 ", "")
+    newest = SummaryJob.objects.filter(conversation=place).latest("id")
+    assert (newest.again, newest.status) == (True, SummaryJob.Status.DONE)
+    assert Summary.objects.filter(conversation=place).latest("id").prompt_version != 999
 
 
 def test_a_job_that_ends_between_chunks_leaves_whole_turns_and_the_next_job_goes_on_from_them(

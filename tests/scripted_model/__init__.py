@@ -40,6 +40,10 @@ class ScriptedModel:
         self._thread.join(10)
         self._loop.close()
 
+    def drop(self) -> None:
+        """Drops every connection and goes on: what hangs ends."""
+        asyncio.run_coroutine_threadsafe(self._server.drop(), self._loop).result(10)
+
     def __enter__(self) -> Self:
         return self.start()
 

@@ -61,6 +61,10 @@ class Server:
         """Stops listening and drops every connection, as a crash would."""
         if self._listener is not None:
             self._listener.close()
+        await self.drop()
+
+    async def drop(self) -> None:
+        """Drops every connection, and listens on."""
         for connection in list(self._connections):
             connection.abandon()
         await asyncio.sleep(0)  # the transports close in the loop's next round

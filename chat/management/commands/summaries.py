@@ -3,13 +3,15 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from chat.models import Conversation, SummaryJob
+from chat.background.tasks import sweep_summaries, write_summary
+from chat.models import Conversation, Summary, SummaryJob
 from chat.models.summary import in_force
-from chat.summaries import jobs
 from chat.summaries import services as summary_services
 from core import background
 from core.errors import ProductError
 from personas.models import SummaryPrompt
+
+LOOK_AGAIN = 1.0  # seconds
 
 
 class Command(BaseCommand):
@@ -31,17 +33,19 @@ class Command(BaseCommand):
                 self.stderr.write(f"\nConversation {row.pk}: {problem}")
             self.stdout.write(f"\r{number} of {len(stale)} summaries", ending="")
             self.stdout.flush()
+        background.join()
         self.stdout.write(f"\n{done} summaries are of version {active} now.")
 
-    def _rebuild(self, row: Conversation, summary: Any) -> str:
+    def _rebuild(self, row: Conversation, summary: Summary) -> str:
         """The sentence why not; empty when it was written."""
         try:
-            job = summary_services.rebuild_summary(user=row.owner, summary=summary)
+            summary_services.rebuild_summary(user=row.owner, summary=summary)
         except ProductError as error:
             return error.detail
-        # Whoever claims it first writes it: this process or a worker.
-        background.submit(jobs.run(job.pk)).result()
-        while SummaryJob.objects.live().filter(pk=job.pk).exists():
-            time.sleep(0.2)
-            jobs.stale()
-        return SummaryJob.objects.get(pk=job.pk).detail
+        # Whoever claims it first writes it, this process or a worker; so it is with what stands in for it.
+        begun = SummaryJob.objects.filter(target=summary)
+        while (live := begun.live().first()) is not None:
+            if not background.submit(write_summary(live.pk)).result():
+                time.sleep(LOOK_AGAIN)
+                sweep_summaries()
+        return begun.latest("id").detail
