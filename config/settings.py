@@ -354,6 +354,9 @@ METRICS_PORT = env.int("METRICS_PORT", default=0)
 if METRICS_PORT and not METRICS_TOKEN:
     raise paths.StartError("METRICS_PORT needs METRICS_TOKEN, so that not everybody reads what stands there.")
 
+# Touched by a worker while it takes work; empty: none.
+ALIVE_FILE = env.str("ALIVE_FILE", default="")
+
 # How long the audit keeps an act, in days; 0 is for ever.
 AUDIT_DAYS = env.int("AUDIT_DAYS", default=0)
 # How long requests in OpenAI's protocol are kept as conversations, in days; 0 is for ever.

@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from datetime import timedelta
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -365,6 +366,16 @@ async def tell_queues(queues: Collection[str], deaf: Callable[[], bool] = bool) 
                 await pipe.execute()
         except (redis.RedisError, OSError):
             pass  # Redis is away, which everybody sees who asks it
+        await asyncio.sleep(EVERY)
+
+
+async def show_life(file: Path, deaf: Callable[[], bool] = bool) -> None:
+    """Touches the file, until it is cancelled, while it is not `deaf`: for a check that starts no Python. Whether Redis
+    is there does not matter, since answers go on without."""
+    while True:
+        if not deaf():
+            with suppress(OSError):  # it grows old then, which is what is looked at
+                file.touch()  # noqa: ASYNC240 - one that hangs is to be seen as well
         await asyncio.sleep(EVERY)
 
 

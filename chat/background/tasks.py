@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -37,7 +38,7 @@ from chat.turns import runner, store
 from chat.turns.line import move_up
 from chat.usage.sums import sum_days
 from core import background
-from core.background import TURNS, enqueue, on_database, tell_queues
+from core.background import TURNS, enqueue, on_database, show_life, tell_queues
 from core.consumer import Hearing
 from core.logs import metrics
 
@@ -216,6 +217,8 @@ def _start(sender: Any, **kwargs: Any) -> None:
     background.submit(hearing.keep())
     background.submit(schedule.keep(lambda: hearing.deaf or _draining))
     background.submit(tell_queues(hearing.queues, lambda: hearing.deaf or _draining))
+    if settings.ALIVE_FILE:
+        background.submit(show_life(Path(settings.ALIVE_FILE), lambda: hearing.deaf or _draining))
 
 
 @worker_shutting_down.connect

@@ -30,6 +30,7 @@ class Pair:
         self._sentinels = [free_port() for _ in range(SENTINELS)]
         put_in = {
             "127.0.0.1:6379": f"127.0.0.1:{self.port}",
+            "127.0.0.1:8405": f"127.0.0.1:{free_port()}",
             "10.0.0.11:6379": f"127.0.0.1:{first.port}",
             "10.0.0.12:6379": f"127.0.0.1:{self.second.port}",
         }

@@ -1,12 +1,17 @@
 """What `deploy/` names is what there is: variables, commands, queues, values of the chart, times."""
 
 import importlib.util
+import os
 import re
+import shutil
+import subprocess
+import time
 import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from django.conf import settings
 
@@ -30,7 +35,9 @@ OF_OTHERS = {
     "UPSTREAM",
 }
 BESIDE = 120  # seconds that DRAIN_SECONDS is by default
+SYSTEMD_ANALYZE = shutil.which("systemd-analyze")
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+HAPROXY_UNITS = sorted((DEPLOY / "haproxy").glob("*.service"))
 COMPOSE: Any = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 VALUES: Any = yaml.safe_load((CHART / "values.yaml").read_text())
 TEMPLATES = "".join(path.read_text() for path in sorted((CHART / "templates").iterdir()))
@@ -86,6 +93,48 @@ def test_the_guide_upgrades_every_process_and_enables_every_unit() -> None:
     assert enabled == processes | {"glasshouse.target"}
 
 
+def test_a_worker_is_healthy_while_it_touches_its_file(tmp_path: Path) -> None:
+    workers = [each for each in COMPOSE["services"].values() if "celery -A config worker" in str(each.get("command"))]
+    assert len(workers) == 3
+    checks = {(each["environment"]["ALIVE_FILE"], each["healthcheck"]["test"][1]) for each in workers}
+    (probed,) = re.findall(r'exec: \{command: \["sh", "-c", "(.+)"\]\}\n +periodSeconds', TEMPLATES)
+    (touched,) = re.findall(r"\{name: ALIVE_FILE, value: (\S+)\}", TEMPLATES)
+    assert checks == {(touched, probed)}
+
+    file = tmp_path / "alive"
+    command = ["sh", "-c", probed.replace(touched, str(file))]
+
+    def healthy() -> bool:
+        return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+    assert not healthy()
+    file.touch()
+    assert healthy()
+    os.utime(file, (time.time() - 30,) * 2)
+    assert not healthy()
+
+
+@pytest.mark.skipif(not (SYSTEMD_ANALYZE and shutil.which("haproxy")), reason="needs systemd and HAProxy")
+def test_systemd_takes_the_units_of_haproxy() -> None:
+    verified = subprocess.run([str(SYSTEMD_ANALYZE), "verify", *HAPROXY_UNITS], check=False, capture_output=True)
+    assert (verified.returncode, verified.stderr) == (0, b"")
+
+
+def test_the_guide_enables_every_unit_of_haproxy_and_each_watch_asks_its_own() -> None:
+    guide = (DEPLOY / "README.md").read_text()
+    enabled = {name for names in re.findall(r"`systemctl enable --now (haproxy.+?)`", guide) for name in names.split()}
+    assert enabled == {unit.stem for unit in HAPROXY_UNITS}
+    for watch, watched, file in (
+        ("haproxy-watch", "haproxy", "haproxy.cfg"),
+        ("haproxy-redis-watch", "haproxy-redis", "redis.cfg"),
+    ):
+        unit = (DEPLOY / "haproxy" / f"{watch}.service").read_text()
+        ((address, ended),) = re.findall(r"http://(\S+)/alive systemctl kill --signal=SIGKILL (\S+)\.service\n", unit)
+        assert ended == watched and f"bind {address}\n" in (DEPLOY / "haproxy" / file).read_text()
+    unit = (DEPLOY / "haproxy" / "haproxy-redis.service").read_text()
+    assert "-f /etc/haproxy/redis.cfg\n" in unit
+
+
 def test_the_chart_uses_the_values_that_it_has() -> None:
     for used in set(re.findall(r"\.Values((?:\.\w+)+)", TEMPLATES)):
         found = VALUES
@@ -128,6 +177,7 @@ def test_the_cluster_puts_its_ports_into_the_files_of_a_redis_that_fails_over(tm
     pair = Pair(tmp_path, first := Valkey(tmp_path))
     front = (tmp_path / "failover" / "redis.cfg").read_text()
     assert f"bind 127.0.0.1:{pair.port}\n" in front and "10.0.0." not in front
+    assert "127.0.0.1:8405" not in front  # which may be the machine's own
     assert f"server redis-1 127.0.0.1:{first.port}\n" in front
     assert f"server redis-2 127.0.0.1:{pair.second.port}\n" in front
     sentinels = [(tmp_path / "failover" / f"sentinel-{number}.conf").read_text() for number in (1, 2, 3)]

@@ -29,7 +29,7 @@ HANGS = {"tokens": 100, "interval": 3_600}  # seconds
 @pytest.fixture
 def another(product: Product, tmp_path: Path) -> Iterator[Product]:
     """Processes of their own beside those of the product, on the same rows."""
-    unlimited = {"DRAIN_SECONDS": "1", "STATEMENT_TIMEOUT": "0"}
+    unlimited = {"DRAIN_SECONDS": "1", "STATEMENT_TIMEOUT": "0", "ALIVE_FILE": str(tmp_path / "alive")}
     port, environment = free_port(), {**product.environment, **unlimited}
     own = replace(product, url=f"http://127.0.0.1:{port}", environment=environment, directory=tmp_path, processes={})
     yield own
@@ -95,6 +95,7 @@ def test_a_worker_ends_with_a_job_that_hangs(another: Product) -> None:
     said = str(uuid4())
     current_app.send_task("tests.hang", [said], queue=QUEUE)
     until(lambda: said in another.log("worker"), "the job is begun")
+    until((another.directory / "alive").exists, "the worker shows that it takes work")
     assert asked_to_end(another, "worker") == 0
 
 

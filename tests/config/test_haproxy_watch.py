@@ -1,16 +1,21 @@
-"""What ends a HAProxy that hangs leaves one alone that is slow, or not there."""
+"""What ends a HAProxy that hangs leaves one alone that is slow, full, or not there."""
 
+import re
 import runpy
+import shutil
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.product import ROOT, free_port
+from scripts.cluster.proxy import HAPROXY, PROXIES, Ports, Proxy, site
+from tests.product import ROOT, free_port, until
 
 PROGRAM = str(ROOT / "deploy" / "haproxy" / "haproxy_watch.py")
 WELL = b"HTTP/1.0 200 OK\r\n\r\n"
@@ -65,3 +70,42 @@ def test_one_that_refuses_is_not_there_and_is_not_ended(watching: "list[subproce
             True,
             False,
         ]
+
+
+@pytest.mark.parametrize(("file", "part"), [("haproxy.cfg", "frontend glasshouse"), ("redis.cfg", "listen redis")])
+def test_what_is_passed_on_takes_fewer_connections_than_haproxy(file: str, part: str) -> None:
+    text = (HAPROXY / file).read_text()
+    of_all, of_part = (
+        int(re.findall(rf"^{begin}\n(?: .+\n)*? +maxconn (\d+)", text, re.M)[0]) for begin in ("global", part)
+    )
+    assert of_part + 90 <= of_all
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="needs HAProxy")
+def test_a_full_haproxy_says_that_it_lives(tmp_path: Path) -> None:
+    kind, ports = PROXIES["haproxy"], Ports(free_port(), free_port(), free_port(), (free_port(), free_port()))
+    proxy = Proxy(kind, tmp_path, ports)
+    small = (
+        site(kind, ports, tmp_path / "proxy")
+        .replace("maxconn 8192", "maxconn 20")
+        .replace("maxconn 8000", "maxconn 10")
+    )
+    (tmp_path / "proxy" / "haproxy.cfg").write_text(small)
+    alive = f"http://127.0.0.1:{ports.alive}/alive"
+    proxy.process.start()
+    try:
+        until(lambda: _answers(alive), "HAProxy listens")
+        with ExitStack() as held:
+            for _ in range(20):  # those that it does not take wait in the system's queue
+                held.enter_context(socket.create_connection(("127.0.0.1", ports.http), 10))
+            with pytest.raises(httpx.TimeoutException):
+                httpx.get(f"http://127.0.0.1:{ports.http}/", timeout=1)
+            assert _answers(alive)
+    finally:
+        proxy.process.kill()
+
+
+def _answers(url: str) -> bool:
+    with suppress(httpx.TransportError):
+        return httpx.get(url, timeout=5).is_success
+    return False

@@ -1,5 +1,8 @@
 """`/readyz` says what the web process needs, and beside it whether anybody does the work."""
 
+import asyncio
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from config import service_urls
 from core import background
-from tests.product import until
+from tests.product import WAIT, until
 
 pytestmark = pytest.mark.django_db
 
@@ -59,3 +62,21 @@ def test_without_redis_it_is_not_ready(client: Client, settings: Settings) -> No
     settings.STREAMS_URL = "redis://127.0.0.1:1/0"
     said = asked(client, 503)
     assert (said["ready"], said["database"], said["redis"], said["worker"]) == (False, "ok", "unreachable", "unknown")
+
+
+def test_a_worker_touches_its_file_while_it_takes_work(tmp_path: Path) -> None:
+    def shown(deaf: bool) -> Path:
+        file, asked = tmp_path / str(deaf), threading.Event()
+
+        def is_deaf() -> bool:
+            asked.set()
+            return deaf
+
+        showing = background.submit(background.show_life(file, is_deaf))
+        assert asked.wait(WAIT)
+        background.submit(asyncio.sleep(0)).result()  # its first round is over
+        showing.cancel()
+        return file
+
+    assert shown(deaf=False).exists()
+    assert not shown(deaf=True).exists()

@@ -13,7 +13,7 @@ env:
   - {name: DRAIN_SECONDS, value: {{ .Values.drainSeconds | quote }}}
 {{- end }}
 
-{{/* Called with a dict of root, name (of the process), command, values (its own) and probe (of the web). */}}
+{{/* Called with a dict of root, name (of the process), command, values (its own), probe (of the web) and worker (of workers). */}}
 {{- define "glasshouse.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
@@ -50,11 +50,21 @@ spec:
           imagePullPolicy: {{ .root.Values.image.pullPolicy }}
           command: {{ .command | toJson }}
           {{- include "glasshouse.environment" .root | nindent 10 }}
-            {{- if and .root.Values.metricsPort .metrics }}
+            {{- if .worker }}
+            - {name: ALIVE_FILE, value: /tmp/alive}
+            {{- end }}
+            {{- if and .root.Values.metricsPort .worker }}
             - {name: METRICS_PORT, value: {{ .root.Values.metricsPort | quote }}}
           ports:
             - {name: metrics, containerPort: {{ .root.Values.metricsPort }}}
             {{- end }}
+          {{- if .worker }}
+          # Ready is one that takes work, so that the old one is asked to end only then: it touches the file every 5 s.
+          readinessProbe:
+            exec: {command: ["sh", "-c", "find /tmp/alive -newermt '20 seconds ago' | grep -q ."]}
+            periodSeconds: 5
+            timeoutSeconds: 5
+          {{- end }}
           {{- if .probe }}
           ports:
             - {name: http, containerPort: 8000}
