@@ -6,9 +6,10 @@ Each part is shown to whoever may view the rows it counts, and its numbers lead 
 import json
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -56,6 +57,7 @@ CHART = json.dumps(
 )
 FOUND_FOR = 300  # seconds; the checks ask providers
 FOUND = "admin:doctor"  # the key of what they found
+COUNTED_FOR = 60  # seconds; what is counted over all people or files takes the longer, the more there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def _usage(days: Days) -> dict[str, Any]:
     rows, since = overview.by_day(days), days.since.isoformat()
     total = sum((row.figures for row in rows), Figures())
     return {
-        "people": overview.active_people(days),
+        "people": _counted(f"people:{days.number}", partial(overview.active_people, days)),
         "total": total,
         "url": calls(created__gte=since),
         "days": [(row, _calls_of(row.day, days)) for row in reversed(rows)],
@@ -237,8 +239,13 @@ def _runs() -> list[tuple[Any, int, str]]:
     ]
 
 
+def _counted(name: str, count: Callable[[], Any]) -> Any:
+    """At most `COUNTED_FOR` seconds ago."""
+    return cache.get_or_set(f"admin:{name}", count, COUNTED_FOR)
+
+
 def _storage() -> dict[str, Any]:
-    files = File.objects.aggregate(count=Count("pk"), size=Sum("size", default=0))
+    files = _counted("files", lambda: File.objects.aggregate(count=Count("pk"), size=Sum("size", default=0)))
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_database_size(current_database())")
         database = cursor.fetchone()[0]

@@ -32,7 +32,7 @@ from scripts import fill  # noqa: E402
 from scripts.bench.volume import LIMIT, NOISE  # noqa: E402
 
 MOST_BYTES = 150_000
-SMALL = (600, 60, 240)  # people, conversations, messages: as many as fill the first page of a list, personas' too
+SMALL = (600, 4_000, 8_000)  # people, conversations, messages: as many as fill a list's first two pages, of shares too
 SEARCHED = "fill-000002"
 RUNS = 7
 
