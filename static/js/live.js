@@ -419,6 +419,9 @@ for (const type of /** @type {const} */ (["htmx:afterRequest", "htmx:afterSettle
     if (document.activeElement === document.body && type === "htmx:afterSettle") focusNear(left.around);
   });
 document.addEventListener("pointerdown", () => (left = null));
+document.addEventListener("keydown", ({ key }) => {
+  if (key === "Escape") left = null; // whoever leaves a field, before the answer is there, does not want it back
+});
 document.addEventListener("focusin", ({ target }) => {
   if (target !== left?.pressed) left = null;
 });

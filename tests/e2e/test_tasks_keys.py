@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.e2e.task_steps import add, go, row, said, selected, titles
 
@@ -42,6 +42,23 @@ def test_a_day_is_worked_through_by_keys_alone(page: Page) -> None:
     page.reload()
     expect(row(page, "Write a letter")).to_be_visible()
     assert titles(page) == ["Write a letter", "Call Lan", "Buy cacao"]
+
+
+def test_who_has_left_the_field_when_the_answer_comes_is_not_brought_back(page: Page) -> None:
+    go(page)
+    held: list[Route] = []
+    page.route("**/tasks/**", lambda route: held.append(route) if route.request.method == "POST" else route.continue_())
+    page.keyboard.press("n")
+    page.keyboard.type("Buy cacao")
+    with page.expect_request(lambda request: request.method == "POST"):
+        page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    expect(page.get_by_label("Add a task")).not_to_be_focused()
+    held[0].continue_()
+    expect(row(page, "Buy cacao")).to_be_visible()
+    expect(page.locator(".htmx-request, .htmx-settling")).to_have_count(0)
+    page.keyboard.press("j")
+    selected(page, "Buy cacao")
 
 
 def test_keys_move_a_task_to_another_day_and_open_it(page: Page) -> None:
