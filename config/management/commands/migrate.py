@@ -11,7 +11,7 @@ from psycopg.errors import LockNotAvailable
 
 LOCK_SECONDS = 3  # that a migration waits for a table, and all who want that table after it wait with it
 PAUSE_SECONDS = 5  # in which they get it, before the migration asks again
-TRIES = 120
+TRIES = 75  # in ten minutes
 
 
 class SchemaEditor(DatabaseSchemaEditor):
