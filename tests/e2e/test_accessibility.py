@@ -27,7 +27,7 @@ COLOURS = ["color-contrast"]  # the one rule of them that asks for colours
 
 
 def furnished(product: Product, person: Person) -> dict[str, str]:
-    name = uuid4().hex[:8]
+    name = 2 * uuid4().hex  # as names of models may be: long, and without a place to break
 
     def rows() -> tuple[str, str]:
         usual = Model.objects.get(name="scripted")
