@@ -240,8 +240,11 @@ def _runs() -> list[tuple[Any, int, str]]:
 
 
 def _counted(name: str, count: Callable[[], Any]) -> Any:
-    """At most `COUNTED_FOR` seconds ago."""
-    return cache.get_or_set(f"admin:{name}", count, COUNTED_FOR)
+    """At most `COUNTED_FOR` seconds ago; now, while Redis is away."""
+    try:
+        return cache.get_or_set(f"admin:{name}", count, COUNTED_FOR)
+    except (RedisError, OSError):
+        return count()
 
 
 def _storage() -> dict[str, Any]:

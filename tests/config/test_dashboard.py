@@ -14,6 +14,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from chat.models import Conversation, Message, ModelCall, Run, Turn
@@ -26,6 +27,7 @@ from llm.models import Model, Provider
 from personas.models import Persona
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
+from tests.product import free_port
 
 pytestmark = pytest.mark.django_db
 
@@ -190,6 +192,12 @@ def test_it_makes_as_many_queries_for_much_as_for_nothing(
     with django_assert_num_queries(len(queries)):
         page = admin_client.get("/admin/", {"days": 90})
     assert len(page.content) < 150_000
+
+
+def test_without_redis_it_counts_all_the_same(admin_client: Client, used: Model, settings: Settings) -> None:
+    settings.CACHES = {"default": {**settings.CACHES["default"], "LOCATION": f"redis://127.0.0.1:{free_port()}"}}
+    context = admin_client.get("/admin/").context
+    assert (context["usage"]["people"], context["storage"]["count"]) == (2, File.objects.count())
 
 
 def test_days_are_those_of_the_workspace() -> None:

@@ -48,7 +48,7 @@ def test_a_table_that_is_in_use_is_asked_for_again(reader: psycopg.Connection[An
     assert constrained()
     told = Told(reader)
     call_command("migrate", *BEFORE, verbosity=0, stderr=told)
-    assert told.getvalue().count("A table is in use") == 1
+    assert told.getvalue().count("A table is in use") >= 1  # a product beside it may hold it for a moment, too
     assert not constrained()
 
 
