@@ -1,0 +1,95 @@
+"""No page is wider than a small phone, also where every name is as long as it may be and has no place to break."""
+
+from uuid import uuid4
+
+import pytest
+from django.contrib import admin
+from django.db.models import CharField
+from django.db.models import Model as Row
+from django.urls import reverse
+from playwright.sync_api import ViewportSize
+
+from accounts.models import ApiToken, User
+from chat.models import Conversation, ModelCall, Share
+from files.models import File
+from llm.models import Model, Provider
+from personas.models import BudgetProfile, Persona, SavedPrompt
+from projects.models import Project, Task
+from tests.conftest import Person
+from tests.e2e.conftest import HAND, TOO_WIDE, OpenBrowser, elsewhere
+from tests.house import PROFILE, House
+from tests.product import Product
+
+pytestmark = [pytest.mark.browser, pytest.mark.product]
+
+SMALL: ViewportSize = {"width": 320, "height": 640}
+
+
+def long_name() -> str:
+    return 3 * uuid4().hex
+
+
+def own_model(product: Product) -> tuple[str, str]:
+    """A model of a provider of its own, with long names, and a profile; their ids."""
+    name = long_name()
+    product.model.set_script(name, {"text": "Yes."})
+    scripted = Provider.objects.get(name="Scripted")
+    provider = Provider.objects.create(name=long_name(), kind=scripted.kind, base_url=scripted.base_url)
+    model = Model.objects.create(provider=provider, name=f"scripted:{name}", context_window=64_000, tools=True)
+    return str(model.pk), str(BudgetProfile.objects.create(**{**PROFILE, "name": long_name()}).pk)
+
+
+def most(kind: type[Row], name: str) -> int | None:
+    """How many characters the field takes."""
+    field = kind._meta.get_field(name)
+    return field.max_length if isinstance(field, CharField) else None
+
+
+def lengthen(user: User) -> None:
+    """All that the person has named, and what the person is called."""
+    User.objects.filter(pk=user.pk).update(is_superuser=True, is_staff=True)
+    named = {
+        User.objects.filter(pk=user.pk): ["username"],
+        Conversation.objects.filter(owner=user): ["title"],
+        Share.objects.filter(conversation__owner=user): ["title"],
+        Task.objects.filter(owner=user): ["title"],
+        ApiToken.objects.filter(user=user): ["name"],
+        File.objects.filter(owner=user): ["name"],
+        Persona.objects.filter(owner=user): ["name"],
+        Project.objects.filter(owner=user): ["name"],
+        SavedPrompt.objects.filter(owner=user): ["name"],
+        ModelCall.objects.filter(person=user): ["model_name", "provider_name"],
+    }
+    for rows, names in named.items():
+        for pk in rows.values_list("pk", flat=True):
+            rows.filter(pk=pk).update(**{name: long_name()[: most(rows.model, name)] for name in names})
+
+
+def forms_and_newest_rows() -> list[str]:
+    """Of the admin; what the newest row's page shows is what its reader meets first."""
+    found = [reverse("admin:index")]
+    for model in admin.site._registry:
+        place = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        found += [reverse(f"{place}_changelist"), reverse(f"{place}_add")]
+        newest = model._default_manager.order_by("-pk").first()
+        if newest is not None:
+            found += [reverse(f"{place}_{name}", args=[newest.pk]) for name in ("change", "delete")]
+    return found
+
+
+def test_long_names_fit_a_small_phone(visit: OpenBrowser, product: Product, person: Person) -> None:
+    opened = visit(**{**HAND, "viewport": SMALL})
+    opened.expected += ["403", "404"]  # not every row is made or deleted by hand
+    page = opened.sign_in()
+    model, profile = elsewhere(lambda: own_model(product))
+    name = elsewhere(lambda: Model.objects.get(pk=model).name.partition(":")[2])
+    house = House(person.caller, lambda script: product.model.set_script(name, script), model, profile)
+    paths = [*house.furnish().values()]
+    elsewhere(lambda: lengthen(person.user))
+    found = {}
+    for path in [*paths, *elsewhere(forms_and_newest_rows)]:
+        page.goto(product.url + path)
+        wide = page.evaluate(TOO_WIDE, SMALL["width"])
+        if wide:
+            found[path] = wide
+    assert found == {}
