@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from uuid_utils.compat import uuid7
@@ -29,7 +29,10 @@ from core.requests import get_or_404
 from personas.models import Persona
 from projects.models import Project
 
-PATIENCE = timedelta(seconds=120)  # from a summary's beginning, with what stands in for it; then sending works again
+# All three from a summary's beginning, with what stands in for it.
+PATIENCE = timedelta(seconds=120)  # then sending works again
+TIMEOUT = timedelta(seconds=110)  # then it gives up by itself
+BEGUN_WITHIN = timedelta(seconds=90)  # what has less time than from then on is not begun: it would be asked for in vain
 
 NOT_NOW = ("already_answering", "summarising", "too_many_answers")  # refusals that pass by themselves
 
@@ -241,7 +244,7 @@ def interrupt(job_id: UUID) -> bool:
     """Ends a live job whose worker is gone. Another one stands in for it with what is left of its patience, once: what
     kills its worker must not go on doing so. False when it has ended already."""
     logger.warning("the worker of summary job %s is gone", job_id)
-    in_time = SummaryJob.objects.filter(created__gte=timezone.now() - PATIENCE)
+    in_time = SummaryJob.objects.filter(created__gt=timezone.now() - BEGUN_WITHIN)
     job = in_time.filter(pk=job_id, again=False).first()
     if job is not None:
         job.pk, job.again, job.status, job.heartbeat = uuid7(), True, SummaryJob.Status.QUEUED, timezone.now()
@@ -252,8 +255,10 @@ def interrupt(job_id: UUID) -> bool:
 def _end(job_id: UUID, status: str, due: SummaryJob | None = None, **fields: str) -> bool:
     """`due`: see `settle`."""
     with transaction.atomic():
+        # The conversation before its job, as a send and `store` lock them: else each could wait for the other.
+        of_job = Conversation.objects.select_for_update(of=("self",)).filter(summary_jobs=job_id)
+        conversation = of_job.values_list("pk", flat=True).first()
         live = SummaryJob.objects.live().filter(pk=job_id)
-        conversation = live.values_list("conversation", flat=True).first()
         if conversation is None or not live.update(status=status, finished=timezone.now(), **fields):
             return False
         settle(conversation, due)
@@ -261,8 +266,11 @@ def _end(job_id: UUID, status: str, due: SummaryJob | None = None, **fields: str
 
 
 def expire(jobs: SummaryJobQuerySet) -> list[UUID]:
-    """Ends those that have used up their patience, so that sending works again; returns their conversations."""
-    late = jobs.live().filter(created__lt=timezone.now() - PATIENCE)
+    """Ends those that have used up their patience, or were not begun in time, so that sending works again; returns
+    their conversations."""
+    now = timezone.now()
+    not_begun = Q(status=SummaryJob.Status.QUEUED, created__lte=now - BEGUN_WITHIN)
+    late = jobs.live().filter(Q(created__lt=now - PATIENCE) | not_begun)
     gone = silent(late.filter(status=SummaryJob.Status.RUNNING))
     ended = [job.conversation_id for job in gone if interrupt(job.pk)]
     return ended + [job.conversation_id for job in late if time_out(job)]

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
@@ -17,7 +16,16 @@ from django.utils import timezone
 
 from accounts.access.rights import models_of
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
-from chat.models.conversation_state import expire, fail, finish, interrupt, scope_of, time_out
+from chat.models.conversation_state import (
+    BEGUN_WITHIN,
+    TIMEOUT,
+    expire,
+    fail,
+    finish,
+    interrupt,
+    scope_of,
+    time_out,
+)
 from chat.models.summary import Marks, in_force, marks_on, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
@@ -31,8 +39,6 @@ from llm.models import Model
 from llm.services import with_fallbacks
 from personas.models import SummaryPrompt
 from personas.services import model_for
-
-TIMEOUT = timedelta(seconds=110)  # from its beginning, so that a job gives up by itself before its patience ends
 
 logger = logging.getLogger(__name__)
 
@@ -54,11 +60,12 @@ class Work:
 
 
 def claim(job_id: UUID) -> SummaryJob | None:
-    """The job, now ours; None when it is not queued any more, has no time left, or an answer is being written."""
+    """The job, now ours; None when it is not queued any more, has too little time left, or an answer is being
+    written."""
     live = Turn.objects.live().filter(conversation__in=SummaryJob.objects.filter(pk=job_id).values("conversation"))
     if live.exists():
         return None
-    in_time = SummaryJob.objects.filter(created__gt=timezone.now() - TIMEOUT)
+    in_time = SummaryJob.objects.filter(created__gt=timezone.now() - BEGUN_WITHIN)
     queued = in_time.filter(status=SummaryJob.Status.QUEUED)
     if not background.claim(queued, job_id, status=SummaryJob.Status.RUNNING):
         return None

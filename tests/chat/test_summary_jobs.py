@@ -10,8 +10,9 @@ from uuid import uuid4
 
 import pytest
 from django.core.management import call_command
-from django.db import connections
+from django.db import connection, connections
 from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from chat.background.tasks import sweep_turns
@@ -150,18 +151,18 @@ def _sent(place: Conversation) -> None:
 
 @pytest.mark.parametrize("ended", [_swept, _sent])
 @pytest.mark.parametrize(
-    ("status", "silence", "code"),
+    ("status", "age", "silence", "code"),
     [
-        (SummaryJob.Status.QUEUED, 121, "summary_not_begun"),
-        (SummaryJob.Status.RUNNING, 31, "summary_interrupted"),
-        (SummaryJob.Status.RUNNING, 0, "summary_timeout"),
+        (SummaryJob.Status.QUEUED, 91, 91, "summary_not_begun"),
+        (SummaryJob.Status.RUNNING, 121, 31, "summary_interrupted"),
+        (SummaryJob.Status.RUNNING, 121, 0, "summary_timeout"),
     ],
 )
-def test_after_two_minutes_nothing_stands_in_and_the_model_is_blamed_for_its_own_time_alone(
-    person: Person, ended: Callable[[Conversation], None], status: str, silence: int, code: str
+def test_when_its_time_is_over_nothing_stands_in_and_the_model_is_blamed_for_its_own_time_alone(
+    person: Person, ended: Callable[[Conversation], None], status: str, age: int, silence: int, code: str
 ) -> None:
     place, now = past(person.user, 2), timezone.now()
-    times = {"created": now - timedelta(seconds=121), "heartbeat": now - timedelta(seconds=silence)}
+    times = {"created": now - timedelta(seconds=age), "heartbeat": now - timedelta(seconds=silence)}
     job = SummaryJob.objects.create(conversation=place, status=status, **times)
     ended(place)
     job.refresh_from_db()
@@ -172,22 +173,34 @@ def test_after_two_minutes_nothing_stands_in_and_the_model_is_blamed_for_its_own
 
 @pytest.mark.parametrize("ended", [_swept, _sent])
 def test_what_stands_in_has_the_rest_of_the_two_minutes(person: Person, ended: Callable[[Conversation], None]) -> None:
-    place, began = past(person.user, 2), timezone.now() - timedelta(seconds=90)
+    place, began = past(person.user, 2), timezone.now() - timedelta(seconds=60)
     first = SummaryJob.objects.create(conversation=place, status=SummaryJob.Status.RUNNING, created=began)
     assert interrupt(first.pk)
     assert place.pk not in stale().ended
     second = SummaryJob.objects.live().get(conversation=place)
-    SummaryJob.objects.filter(conversation=place).update(created=F("created") - timedelta(seconds=31))
+    SummaryJob.objects.filter(conversation=place).update(created=F("created") - timedelta(seconds=61))
     ended(place)
     second.refresh_from_db()
     assert (second.again, second.status) == (True, SummaryJob.Status.FAILED)
     assert state_of(place.pk) == Conversation.State.IDLE
 
 
-def test_a_job_with_no_time_left_is_not_begun(person: Person) -> None:
-    place, long_ago = past(person.user, 2), timezone.now() - timedelta(seconds=111)
+def test_a_job_with_too_little_time_left_is_not_begun_nor_stood_in_for(person: Person) -> None:
+    place, long_ago = past(person.user, 2), timezone.now() - timedelta(seconds=91)
     job = SummaryJob.objects.create(conversation=place, created=long_ago)
     assert claim(job.pk) is None
+    interrupt(job.pk)
+    assert not SummaryJob.objects.live().filter(conversation=place).exists()
+
+
+def test_its_end_locks_the_conversation_first_as_a_send_does(person: Person) -> None:
+    job = SummaryJob.objects.create(conversation=past(person.user, 2))
+    with CaptureQueriesContext(connection) as asked:
+        interrupt(job.pk)
+    statements = [each["sql"] for each in asked]
+    locked = next(place for place, sql in enumerate(statements) if "FOR UPDATE" in sql)
+    changed = next(place for place, sql in enumerate(statements) if sql.startswith('UPDATE "chat_summaryjob"'))
+    assert '"chat_conversation"' in statements[locked] and locked < changed
 
 
 def test_the_command_goes_on_with_what_stands_in(application: Application, person: Person) -> None:
