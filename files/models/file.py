@@ -47,9 +47,9 @@ class FileQuerySet(models.QuerySet["File"]):
             "project_entries"
         ).related_model._default_manager.order_by()
         in_projects = ({"project__owner": user.pk}, *ways_of_sharing(user, "project__memberships"))
-        others = [entries.filter(**way).values("file") for way in in_projects]
-        first = File.objects.filter(owner_id=user.pk).order_by().values("pk")
-        return self.filter(_OneOf(F("pk"), ArraySubquery(first.union(*others))))
+        first, *others = [entries.filter(**way).values("file") for way in in_projects]
+        # Asked only of what is somebody else's: one's own file is known by its owner, however many one has.
+        return self.filter(Q(owner_id=user.pk) | Q(_OneOf(F("pk"), ArraySubquery(first.union(*others)))))
 
 
 class File(models.Model):

@@ -45,3 +45,11 @@ def test_a_list_of_files_does_not_read_those_of_others() -> None:
         cursor.execute("ANALYZE files_file")
     plan = File.objects.visible_to(reader).filter(name__icontains="txt")[:50].explain()
     assert "Seq Scan on files_file" not in plan
+
+
+def test_ones_own_file_is_found_without_a_look_at_what_is_shared() -> None:
+    reader = User.objects.create_user("reader")
+    [own, *_] = uploaded(reader, 5)
+    plan = File.objects.visible_to(reader).filter(pk=own.pk).explain(analyze=True)
+    shared = plan[plan.index("InitPlan") :].splitlines()
+    assert "never executed" in shared[1]
