@@ -7,6 +7,7 @@ import json
 import platform
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
@@ -240,11 +241,15 @@ def _runs() -> list[tuple[Any, int, str]]:
 
 
 def _counted(name: str, count: Callable[[], Any]) -> Any:
-    """At most `COUNTED_FOR` seconds ago; now, while Redis is away."""
+    return _kept(f"admin:{name}", count, COUNTED_FOR)
+
+
+def _kept(key: str, find: Callable[[], Any], seconds: int) -> Any:
+    """What was found at most so long ago; found now, while Redis is away."""
     try:
-        return cache.get_or_set(f"admin:{name}", count, COUNTED_FOR)
+        return cache.get_or_set(key, find, seconds)
     except (RedisError, OSError):
-        return count()
+        return find()
 
 
 def _storage() -> dict[str, Any]:
@@ -282,10 +287,10 @@ def doctor(request: HttpRequest) -> HttpResponse:
     """What `manage.py doctor` finds, as a piece of the start page; “again” in the address checks anew."""
     if not acting(request).is_superuser:
         raise PermissionDenied
-    found = cache.get(FOUND) if "again" not in request.GET else None
-    if found is None:
-        found = {"at": timezone.now(), "findings": list(findings())}
-        cache.set(FOUND, found, FOUND_FOR)
+    if "again" in request.GET:
+        with suppress(RedisError, OSError):
+            cache.delete(FOUND)
+    found = _kept(FOUND, lambda: {"at": timezone.now(), "findings": list(findings())}, FOUND_FOR)
     wrong = [each for each in found["findings"] if each.state != "ok"]
     context = {
         "at": found["at"],

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 import redis
-from redis.exceptions import NoPermissionError
+from redis.exceptions import ResponseError
 
 from config.embedded.children import Children, Program
 from config.embedded.paths import DATABASE, POSTGRES_SOCKET, REDIS_SOCKET, StartError, socket_dir
@@ -270,11 +270,11 @@ _UNUSABLE = {
 
 
 def _kind(client: "redis.Redis") -> str:
-    """`cluster` or `sentinel`, else `master` or `slave`; empty where we may not ask."""
+    """`cluster` or `sentinel`, else `master` or `slave`; empty where we may not ask, or it does not know INFO."""
     try:
         server: Any = client.info("server")
         replication: Any = client.info("replication")
-    except NoPermissionError:
+    except ResponseError:
         return ""
     mode = server.get("redis_mode") or server.get("server_mode")  # Valkey's own name; others may not say
     return str(mode if mode in _UNUSABLE else replication.get("role", ""))

@@ -194,8 +194,13 @@ def test_it_makes_as_many_queries_for_much_as_for_nothing(
     assert len(page.content) < 150_000
 
 
-def test_without_redis_it_counts_all_the_same(admin_client: Client, used: Model, settings: Settings) -> None:
+@pytest.fixture
+def no_cache(settings: Settings) -> None:
     settings.CACHES = {"default": {**settings.CACHES["default"], "LOCATION": f"redis://127.0.0.1:{free_port()}"}}
+
+
+@pytest.mark.usefixtures("no_cache")
+def test_without_redis_it_counts_all_the_same(admin_client: Client, used: Model) -> None:
     context = admin_client.get("/admin/").context
     assert (context["usage"]["people"], context["storage"]["count"]) == (2, File.objects.count())
 
@@ -213,3 +218,9 @@ def test_the_checks_of_doctor_stand_on_the_page(admin_client: Client) -> None:
     assert "Add a provider and a model in the admin" in page
     assert "checks are fine" in page
     assert "Checked at" in admin_client.get("/admin/doctor/").content.decode()
+
+
+@pytest.mark.usefixtures("no_cache")
+def test_without_redis_the_checks_are_made_all_the_same(admin_client: Client) -> None:
+    for asked in ({}, {"again": ""}):
+        assert "checks are fine" in admin_client.get("/admin/doctor/", asked).content.decode()

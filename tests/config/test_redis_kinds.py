@@ -31,3 +31,8 @@ def test_one_that_may_not_be_asked_what_it_is_can_be_used(tmp_path: Path) -> Non
         valkey.client.acl_setuser("app", enabled=True, passwords=["+secret"], categories=["+@all"], commands=["-info"])
         check_redis(valkey.url.replace("//", "//app:secret@"))
         check_redis(valkey.url)
+
+
+def test_one_that_does_not_know_the_question_can_be_used(tmp_path: Path) -> None:
+    with Valkey(tmp_path, "--rename-command", "INFO", "hidden") as valkey:
+        check_redis(valkey.url)
