@@ -67,34 +67,15 @@ def test_one_that_never_answers_is_ended() -> None:
 @pytest.mark.parametrize(
     ("answers", "ended"), [("+--+--+", 0), ("+--+---", 1), ("--+---+--", 1), ("-----", 1), ("------", 2)]
 )
-def test_three_questions_in_a_row_without_an_answer_end_it(
-    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: str, ended: int
-) -> None:
-    """What `hangs` says is scripted, since a busy machine may let any answer come too late."""
-    left, file = list(answers), tmp_path / "ended"
-    file.touch()
-
-    def hangs(url: str) -> bool:
-        if not left:
-            raise EOFError
-        return left.pop(0) == "-"
-
-    for name, value in (("hangs", hangs), ("EVERY", 0), ("STARTS_WITHIN", 0)):
-        monkeypatch.setattr(program, name, value)
-    with pytest.raises(EOFError):
-        program.watch("http://127.0.0.1/alive", ["sh", "-c", 'echo ended >> "$0"', str(file)])
-    assert file.read_text() == "ended\n" * ended
+def test_three_questions_in_a_row_without_an_answer_end_it(program: Any, answers: str, ended: int) -> None:
+    missed = list(program.missed_in_a_row(each == "-" for each in answers))
+    assert (program.TIMES, missed.count(program.TIMES)) == (3, ended)
 
 
-def test_one_that_says_nothing_hangs_and_one_that_answers_or_refuses_does_not(
-    program: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert program.PATIENCE < 1
+def test_one_that_says_nothing_hangs_and_one_that_answers_or_refuses_does_not(program: Any) -> None:
     with closing(Scripted("-+")) as proxy:
-        monkeypatch.setattr(program, "PATIENCE", 0.2)
-        assert program.hangs(proxy.url)
-        monkeypatch.setattr(program, "PATIENCE", WAIT)  # whatever else the machine does
-        assert not program.hangs(proxy.url)
+        assert program.hangs(proxy.url, 0.2)
+        assert not program.hangs(proxy.url, WAIT)  # whatever else the machine does
         assert not program.hangs(f"http://127.0.0.1:{free_port()}/")
 
 
