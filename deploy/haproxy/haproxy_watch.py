@@ -7,7 +7,8 @@ Only after three time-outs in a row, since a machine that is merely slow answers
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -17,10 +18,10 @@ EVERY = 1.0  # seconds
 STARTS_WITHIN = 2.0  # seconds, after it was ended
 
 
-def hangs(url: str) -> bool:
+def hangs(url: str, patience: float = PATIENCE) -> bool:
     """Whether nothing came in time. A HAProxy that is not there, and refuses, is systemd's business."""
     try:
-        urlopen(url, timeout=PATIENCE).close()  # noqa: S310 - the operator's own address
+        urlopen(url, timeout=patience).close()  # noqa: S310 - the operator's own address
     except TimeoutError:
         return True
     except URLError as error:
@@ -30,15 +31,20 @@ def hangs(url: str) -> bool:
     return False
 
 
+def missed_in_a_row(silences: Iterable[bool]) -> Iterator[int]:
+    """After each question how many in a row had no answer; after TIMES of them it is counted anew."""
+    missed = 0
+    for silent in silences:
+        missed = missed % TIMES + 1 if silent else 0
+        yield missed
+
+
 def watch(url: str, command: Sequence[str]) -> None:
     """Without end."""
-    missed = 0
-    while True:
-        missed = missed + 1 if hangs(url) else 0
+    for missed in missed_in_a_row(hangs(url) for _ in repeat(None)):
         if missed == TIMES:
             sys.stderr.write(f"HAProxy has answered nothing at {url} {TIMES} times, and is ended.\n")
             subprocess.run(command, check=False)
-            missed = 0
             time.sleep(STARTS_WITHIN)
         elif not missed:
             time.sleep(EVERY)

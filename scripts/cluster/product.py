@@ -12,7 +12,7 @@ from scripts.cluster.process import ClusterError, Process
 from tests.product import ROOT
 
 DEPLOY = ROOT / "deploy"
-BIN = "/opt/glasshouse/.venv/bin/"
+BIN = "/usr/bin/env .venv/bin/"
 OURS = Path(sys.executable).parent
 
 
@@ -27,7 +27,7 @@ def command(unit: str, instance: str = "") -> list[str]:
     text = (DEPLOY / "systemd" / f"{unit}.service").read_text()
     found = re.search(r"^ExecStart=(.+)$", text, re.M)
     if not found or BIN not in found[1]:
-        raise ClusterError(f"The unit {unit} does not start anything in {BIN}.")
+        raise ClusterError(f"The unit {unit} does not start anything by {BIN}.")
     said = found[1].replace(BIN, f"{OURS}/").replace("%%", "%").replace("%i", instance)
     nice = re.search(r"^Nice=(\d+)$", text, re.M)
     return [*(["nice", "-n", nice[1]] if nice else []), *shlex.split(said)]

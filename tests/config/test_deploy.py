@@ -15,11 +15,13 @@ import pytest
 import yaml
 from django.conf import settings
 
+from config import service_urls
 from core.background import QUEUES
 from scripts.cluster.failover import Pair
 from scripts.cluster.product import command
 from scripts.cluster.proxy import PROXIES, Ports, site
 from scripts.cluster.servers import Valkey
+from scripts.cluster.trial.deploy import ORDER
 from scripts.cluster.trial.faults import faults
 from tests.config.test_operations import ELSEWHERE, READ
 
@@ -35,6 +37,7 @@ OF_OTHERS = {
     "UPSTREAM",
 }
 BESIDE = 120  # seconds that DRAIN_SECONDS is by default
+CONNECTIONS = 25  # to the database, of a process at most, as docs/operations.md has it
 SYSTEMD_ANALYZE = shutil.which("systemd-analyze")
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 HAPROXY_UNITS = sorted((DEPLOY / "haproxy").glob("*.service"))
@@ -82,15 +85,30 @@ def test_whoever_stops_a_process_waits_until_it_has_drained() -> None:
     assert len(waits) == len(UNITS) + 7 and min(waits) > BESIDE == settings.DRAIN_SECONDS == VALUES["drainSeconds"]
 
 
-def test_the_guide_upgrades_every_process_and_enables_every_unit() -> None:
+def test_the_guide_upgrades_every_process_in_the_order_that_is_tried_and_enables_every_unit() -> None:
     guide = (DEPLOY / "README.md").read_text()
-    upgraded = re.findall(r"for each in (.+?);", guide)[0].split()
+    by_compose, by_systemd = (each.split() for each in re.findall(r"^    for each in (.+?);", guide, re.M))
     ours = [name for name, each in COMPOSE["services"].items() if "build" in each and name != "migrate"]
-    assert sorted(upgraded) == sorted(ours)
+    assert sorted(by_compose) == sorted(ours)
+    assert by_compose == [name.replace("background-1", "background") for name in ORDER]
+    assert [name.partition("@")[0] for name in by_systemd] == [name.partition("-")[0] for name in ORDER]
     assert sorted(COMPOSE["services"]["caddy"]["environment"]["UPSTREAM"].split()) == ["web-1:8000", "web-2:8000"]
-    enabled = {name.partition("@")[0] for name in re.findall(r"systemctl enable --now (.+)", guide)[0].split()}
-    processes = {f"glasshouse-{name}" for name in ("web", "turns", "background", "beat")}
-    assert enabled == processes | {"glasshouse.target"}
+    enabled = re.findall(r"systemctl enable --now (.+)", guide)[0].split()
+    assert sorted(enabled) == sorted([*(f"glasshouse-{name}" for name in by_systemd), "glasshouse.target"])
+    units = {unit.stem.removesuffix("@") for unit in UNITS}
+    assert {name.partition("@")[0] for name in enabled} == {*units, "glasshouse.target"}
+
+
+def test_postgresql_takes_what_the_processes_open() -> None:
+    """`migrate` counts, too: it runs beside them."""
+    guide = (DEPLOY / "README.md").read_text()
+    (by_compose,) = re.findall(r"-c max_connections=(\d+)", COMPOSE["services"]["postgres"]["command"])
+    (by_systemd,) = re.findall(r"ALTER SYSTEM SET max_connections = (\d+)", guide)
+    ours = [name for name, each in COMPOSE["services"].items() if "build" in each]
+    units = re.findall(r"systemctl enable --now (.+)", guide)[0].split()
+    pool = service_urls.database("postgresql://localhost/glasshouse")["OPTIONS"]["pool"]["max_size"]
+    assert pool + 1 == CONNECTIONS
+    assert len(ours) * CONNECTIONS <= int(by_compose) and len(units) * CONNECTIONS <= int(by_systemd)
 
 
 def test_a_worker_is_healthy_while_it_touches_its_file(tmp_path: Path) -> None:
@@ -160,7 +178,8 @@ def test_whoever_serves_static_files_may_read_what_another_has_collected() -> No
 def test_the_cluster_starts_what_the_units_start() -> None:
     units = ("web@", "turns@", "background@", "beat")
     commands = [" ".join(command(f"glasshouse-{unit}", "8001")) for unit in units]
-    said = re.findall(r"^ExecStart=/opt/glasshouse/.venv/bin/(.+)$", UNIT_TEXTS, re.M)
+    said = re.findall(r"^ExecStart=/usr/bin/env .venv/bin/(.+)$", UNIT_TEXTS, re.M)
+    assert len(said) == len(commands)
     assert all(any(each.replace("%i", "8001").replace("%%", "%") in line for line in commands) for each in said)
     assert [line.startswith("nice -n 10 ") for line in commands] == [False, False, True, False]
 
