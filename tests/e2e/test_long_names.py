@@ -65,29 +65,35 @@ def lengthen(user: User) -> None:
             rows.filter(pk=pk).update(**{name: long_name()[: most(rows.model, name)] for name in names})
 
 
-def forms_and_newest_rows() -> list[str]:
-    """Of the admin; what the newest row's page shows is what its reader meets first."""
-    found = [reverse("admin:index")]
-    for model in admin.site._registry:
-        place = f"admin:{model._meta.app_label}_{model._meta.model_name}"
-        found += [reverse(f"{place}_changelist"), reverse(f"{place}_add")]
-        newest = model._default_manager.order_by("-pk").first()
-        if newest is not None:
-            found += [reverse(f"{place}_{name}", args=[newest.pk]) for name in ("change", "delete")]
-    return found
+def newest() -> set[tuple[str, object]]:
+    """The newest row of each kind in the admin: the beginning of its pages' names, and its key."""
+    rows = {place(kind): kind._default_manager.order_by("-pk").first() for kind in admin.site._registry}
+    return {(name, row.pk) for name, row in rows.items() if row is not None}
+
+
+def place(kind: type[Row]) -> str:
+    return f"admin:{kind._meta.app_label}_{kind._meta.model_name}"
+
+
+def in_the_admin(rows: set[tuple[str, object]]) -> list[str]:
+    """Every list and empty form, and the pages of these rows."""
+    names = [f"{place(kind)}_{page}" for kind in admin.site._registry for page in ("changelist", "add")]
+    own = [reverse(f"{name}_{page}", args=[pk]) for name, pk in sorted(rows, key=str) for page in ("change", "delete")]
+    return [reverse("admin:index"), *map(reverse, names), *own]
 
 
 def test_long_names_fit_a_small_phone(visit: OpenBrowser, product: Product, person: Person) -> None:
     opened = visit(**{**HAND, "viewport": SMALL})
     opened.expected += ["403", "404"]  # not every row is made or deleted by hand
     page = opened.sign_in()
+    before = elsewhere(newest)  # what other tests have made has names of its own
     model, profile = elsewhere(lambda: own_model(product))
     name = elsewhere(lambda: Model.objects.get(pk=model).name.partition(":")[2])
     house = House(person.caller, lambda script: product.model.set_script(name, script), model, profile)
     paths = [*house.furnish().values()]
     elsewhere(lambda: lengthen(person.user))
     found = {}
-    for path in [*paths, *elsewhere(forms_and_newest_rows)]:
+    for path in [*paths, *in_the_admin(elsewhere(newest) - before)]:
         page.goto(product.url + path)
         wide = page.evaluate(TOO_WIDE, SMALL["width"])
         if wide:
