@@ -51,14 +51,16 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
         with storage.received(content, settings.MAX_UPLOAD_BYTES) as received:
             if not received.size:
                 raise ProductError("empty_file", "The file is empty. Choose one with something in it.")
+            require_room(user, received.size)
             with transaction.atomic():
-                require_room(user, received.size)
+                blob = storage.keep(received)
+                take_room(user, received.size)
                 file = File.objects.create(
                     owner=user,
                     name=clean_name(name),
                     size=received.size,
                     sha256=received.sha256,
-                    blob=storage.keep(received),
+                    blob=blob,
                     heartbeat=timezone.now(),
                 )
                 transaction.on_commit(partial(enqueue, "files.tasks.read_file", file.pk))
@@ -86,11 +88,22 @@ def most_stored(user: User) -> int | None:
 
 
 def require_room(user: User, size: int) -> None:
-    """Call it in the transaction that adds the row; raises `storage_full` and `limit_reached` (429)."""
+    """Before anything is stored; of two at once both may pass. Raises `storage_full` and `limit_reached` (429)."""
+    _require_room(user, size, most_stored(user))
+
+
+def take_room(user: User, size: int) -> None:
+    """As `require_room`, one after the other: in the transaction that adds the row, once the bytes are stored, so that
+    no upload waits while the storage takes another one of its person. Bytes that find no room are swept."""
     most = most_stored(user)
+    if most is not None:
+        lock(f"stored:{user.pk}")
+        _require_room(user, size, most)
+
+
+def _require_room(user: User, size: int, most: int | None) -> None:
     if most is None:
         return
-    lock(f"stored:{user.pk}")  # two uploads at once come one after the other
     stored = stored_bytes(user)
     if stored + size > most:
         raise ProductError(

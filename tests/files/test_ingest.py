@@ -13,7 +13,9 @@ import pytest
 from django.core.files.base import ContentFile
 from django.core.files.base import File as Content
 from django.core.files.storage import Storage, default_storage
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from PIL import Image
 
@@ -338,6 +340,14 @@ def test_a_persons_files_have_room_together(person: Person, settings: Any) -> No
     assert (error.code, error.status, error.headers) == ("storage_full", 429, {"Retry-After": "3600"})
     services.upload(user=person.user, name="b.txt", content=ContentFile(b"b" * 400))
     assert services.stored_bytes(person.user) == 1_000
+
+
+def test_no_upload_waits_while_the_storage_takes_another_one_of_its_person(person: Person, settings: Any) -> None:
+    settings.STORED_BYTES = 1_000
+    with CaptureQueriesContext(connection) as asked:
+        services.upload(user=person.user, name="a.txt", content=ContentFile(uuid4().bytes))
+    locks = [each["sql"] for each in asked if "pg_advisory_xact_lock" in each["sql"]]
+    assert [f"stored:{person.user.pk}" in sql for sql in locks] == [False, True]  # the first is of the bytes
 
 
 def test_what_a_dead_process_had_received_goes_after_a_day(settings: Any, tmp_path: Path) -> None:

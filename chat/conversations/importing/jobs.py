@@ -6,7 +6,8 @@ a while, to be tried again.
 
 import logging
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -34,7 +35,7 @@ from core.background import claim, enqueue, silent
 from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right
 from core.requests import get_or_404
-from files.services import require_room
+from files.services import require_room, take_room
 from files.storage import unavailable
 
 STALE_AFTER = timedelta(seconds=60)
@@ -58,17 +59,26 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
         detail = f"This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone."
         raise ProductError("file_too_large", detail, status=413)
     pk, size = uuid7(), content.size or 0
+    require_room(user, size)
+    with _stored():
+        default_storage.exists(f"{PLACE}/{pk}")  # tells soon where it does not answer, and before anybody waits
     with transaction.atomic():
         _require_turn(user)
-        require_room(user, size)
-        try:
+        with _stored():
             blob = default_storage.save(f"{PLACE}/{pk}", content)
-        except OSError as error:
-            raise unavailable(error) from error
+        take_room(user, size)
         job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob, size=size)
         record(user=user, action="conversation.imported", row=job, changes={"bytes": size})
         transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
     return job
+
+
+@contextmanager
+def _stored() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise unavailable(error) from error
 
 
 def _require_turn(owner: User) -> None:
