@@ -22,8 +22,11 @@ from django.contrib.staticfiles.storage import HashedFilesMixin
 from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage, Storage
 from django.core.management import call_command
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from whitenoise.compress import Compressor
 from whitenoise.middleware import WhiteNoiseMiddleware
+from whitenoise.responders import NotARegularFileError
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 from config.embedded.paths import StartError
@@ -139,7 +142,25 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
 
 
 class CollectedFilesMiddleware(WhiteNoiseMiddleware):
-    """Passes over what another process collects in the same directory just now, and moves while this one looks."""
+    """Passes over what another process collects in the same directory just now, and moves while this one looks.
+
+    Later it serves that, too: while an upgrade restarts one process after the other, a browser asks this one for what a
+    page of the next version names.
+    """
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:  # type: ignore[override]  # as Whitenoise's middleware has it
+        url = request.path_info
+        if not self.autorefresh and url.startswith(self.static_prefix) and url not in self.files:
+            self._look_again(url)
+        response: HttpResponseBase = super().__call__(request)  # type: ignore[no-untyped-call]  # has no annotations
+        return response
+
+    def _look_again(self, url: str) -> None:
+        name = url[len(self.static_prefix) :]
+        if name.startswith(COLLECTING) or not self.url_is_canonical(url):  # type: ignore[no-untyped-call]  # as above
+            return
+        with suppress(NotARegularFileError):
+            self.files[url] = self.find_file_at_path(os.path.join(self.static_root, name), url)  # type: ignore[no-untyped-call]  # as above
 
     def update_files_dictionary(self, root: str, prefix: str) -> None:
         found = dict(_standing(root))

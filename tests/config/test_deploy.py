@@ -99,6 +99,13 @@ def test_the_guide_upgrades_every_process_in_the_order_that_is_tried_and_enables
     assert {name.partition("@")[0] for name in enabled} == {*units, "glasshouse.target"}
 
 
+def test_both_web_processes_serve_what_either_has_collected() -> None:
+    for name in ("web-1", "web-2"):
+        web = COMPOSE["services"][name]
+        (shared,) = (each.partition(":")[2] for each in web["volumes"])
+        assert Path(web["environment"]["STATIC_ROOT"]).parent == Path(shared)
+
+
 def test_postgresql_takes_what_the_processes_open() -> None:
     """`migrate` counts, too: it runs beside them."""
     guide = (DEPLOY / "README.md").read_text()

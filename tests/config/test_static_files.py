@@ -3,7 +3,8 @@
 import gzip
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import brotli
@@ -69,14 +70,27 @@ def test_files_are_there_in_both_compressions_and_only_by_their_hashed_names(col
     assert not list(collected.rglob("*.map"))
 
 
-def answered(root: Path, path: str, encodings: str) -> HttpResponseBase:
+Serve = Callable[[str, str], HttpResponseBase]
+
+
+@contextmanager
+def serving(root: Path) -> Iterator[Serve]:
+    """Answers a path, to a browser that takes these encodings, by what `root` holds."""
     with override_settings(STATIC_ROOT=root, STORAGES=_hashed()):
         serve = CollectedFilesMiddleware(lambda request: HttpResponse(status=404))  # type: ignore[no-untyped-call]
-        request = HttpRequest()
-        request.method, request.path_info = "GET", path
-        request.META["HTTP_ACCEPT_ENCODING"] = encodings
-        response: HttpResponseBase = serve(request)
-        return response
+
+        def answer(path: str, encodings: str) -> HttpResponseBase:
+            request = HttpRequest()
+            request.method, request.path_info = "GET", path
+            request.META["HTTP_ACCEPT_ENCODING"] = encodings
+            return serve(request)
+
+        yield answer
+
+
+def answered(root: Path, path: str, encodings: str) -> HttpResponseBase:
+    with serving(root) as serve:
+        return serve(path, encodings)
 
 
 def _hashed() -> dict[str, dict[str, str]]:
@@ -107,6 +121,20 @@ def test_a_process_that_starts_while_another_collects_serves_what_stands_there(t
     (half / "app.css").symlink_to("moved.css")
     assert answered(tmp_path, "/static/app.css", "identity").status_code == 200
     assert answered(tmp_path, "/static/.new-other/css/app.css", "identity").status_code == 404
+
+
+def test_what_the_next_version_collects_is_served_by_a_process_of_this_one(tmp_path: Path) -> None:
+    root, outside = tmp_path / "static", tmp_path / "key"
+    (root / "css").mkdir(parents=True)
+    outside.write_text("secret")
+    with serving(root) as serve:
+        assert serve("/static/css/app.0123456789ab.css", "br").status_code == 404
+        (root / "css" / "app.0123456789ab.css").write_text(50 * ".a {}\n")
+        (root / "css" / "app.0123456789ab.css.br").write_bytes(brotli.compress(50 * b".a {}\n"))
+        found = serve("/static/css/app.0123456789ab.css", "br")
+        assert (found.status_code, found["Content-Encoding"]) == (200, "br")
+        for path in ("css", "css/", "../key", "css/../../key", "/etc/hostname", ".new-other/app.css", "a\0b", ""):
+            assert serve(f"/static/{path}", "identity").status_code == 404
 
 
 def test_what_is_up_to_date_is_left_alone_and_what_has_changed_is_made_anew(tmp_path: Path) -> None:
