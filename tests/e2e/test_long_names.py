@@ -95,6 +95,7 @@ def test_long_names_fit_a_small_phone(visit: OpenBrowser, product: Product, pers
     found = {}
     for path in [*paths, *in_the_admin(elsewhere(newest) - before)]:
         page.goto(product.url + path)
+        assert "/login/?" not in page.url, path  # a page that asks who one is would fit, too
         wide = page.evaluate(TOO_WIDE, SMALL["width"])
         if wide:
             found[path] = wide
