@@ -262,7 +262,6 @@ class Guarded:
         self.definition = tool.definition
         # Never the first to end: the wait and the tool have time limits of their own.
         self.timeout = settings.APPROVAL_SECONDS + tool.timeout + 60.0
-        self.max_characters = 2 * tool.max_characters  # as the tool's own cap adds a line
 
     def label(self, arguments: Mapping[str, Any]) -> str:
         return self._tool.label(arguments)

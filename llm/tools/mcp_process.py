@@ -124,7 +124,6 @@ async def _end(
         if not await _exits(process):
             _signal(process, signal.SIGKILL)
             await _exits(process)
-    _signal(process, signal.SIGKILL)  # children that have outlived it
     exchange.exit_code = process.returncode if exchange.ended else None
     with suppress(TimeoutError):
         async with asyncio.timeout(0.2):  # what it wrote last is on its way

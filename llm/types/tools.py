@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from llm.types.model_call import ToolCall, ToolDefinition
 
+MAX_RESULT = 4_000_000  # characters of one result that are kept; what lies beyond is counted and dropped
 MAX_ARGUMENTS = 65_536  # characters of JSON; more is a model gone wrong, not a request
 
 
@@ -17,20 +18,24 @@ class ToolOutput:
 
     `arguments`: what was really used, when that is more than the model wrote, as with expanded queries. The history
     then keeps these.
+
+    `whole`: what a model reads on in where `text` is shortened; empty for `text` itself. `characters`: how many the
+    result has where it is more than was received or is kept, 0 where all of it is here.
     """
 
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)
     error: bool = False
     arguments: Mapping[str, Any] | None = None
+    whole: str = ""
+    characters: int = 0
 
 
 class Tool(Protocol):
-    """`timeout` in seconds; `max_characters` caps the text that goes back to the model."""
+    """`timeout` in seconds."""
 
     definition: ToolDefinition
     timeout: float
-    max_characters: int
 
     def label(self, arguments: Mapping[str, Any]) -> str:
         """What it is doing, for a person: "Searching 2 files"."""
@@ -57,7 +62,10 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Runs one tool under its caps. A failure becomes an output that tells the model what went wrong."""
+    """Run one tool under its caps. A failure becomes an output that tells the model what went wrong.
+
+    A result is as long as the tool makes it, up to `MAX_RESULT`: what of it a model is sent is for the caller to plan.
+    """
     try:
         async with asyncio.timeout(tool.timeout):
             output = await tool.run(arguments)
@@ -65,8 +73,8 @@ async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
         return ToolOutput(f"The tool gave no result within {tool.timeout:g} seconds.", error=True)
     except BadArguments as error:
         return ToolOutput(str(error), error=True)
-    if len(output.text) > tool.max_characters:
-        left_out = len(output.text) - tool.max_characters
-        text = f"{output.text[: tool.max_characters]}\n[… {left_out} characters left out …]"
-        return replace(output, text=text)
-    return output
+    longest = max(len(output.text), len(output.whole))
+    if longest <= MAX_RESULT:
+        return output
+    characters = output.characters or longest
+    return replace(output, text=output.text[:MAX_RESULT], whole=output.whole[:MAX_RESULT], characters=characters)
