@@ -224,7 +224,11 @@ LEGAL_HOLDS = {
     "chat.Import": ("owner__legal_hold",),
     "chat.Reading": ("person__legal_hold", "conversation__legal_hold"),
 }
-STORED_ROWS = ("files.File", "chat.Import")  # the models whose `owner` has `size` bytes in the storage
+STORED_ROWS = (
+    "files.File",
+    "chat.Import",
+    "chat.ToolResult",
+)  # the models whose `owner` has `size` bytes in the storage
 # What is arriving waits on the same disk: /tmp may be memory.
 FILE_UPLOAD_TEMP_DIR = MEDIA_ROOT
 UPLOADS_AT_ONCE = env.int("UPLOADS_AT_ONCE", default=5)  # of one person, to one web process

@@ -67,6 +67,9 @@ class Call:
     external: Collection[str] = ()
 
 
+# Given a call, its output, and how many calls of the step are still without one, this one included: the output as the
+# model gets it.
+Settle = Callable[[ToolCall, ToolOutput, int], Awaitable[ToolOutput]]
 # Given the cycle and the messages this turn has added, the call to make. Raises the error of a provider that is not
 # available when there is no other to ask.
 Prepare = Callable[[Cycle, Sequence[Message]], Awaitable[Call]]
@@ -104,7 +107,13 @@ class _Step:
         )
 
 
-async def run(prepare: Prepare, *, max_cycles: int = MAX_CYCLES) -> AsyncGenerator[LoopEvent, None]:
+async def as_it_is(_call: ToolCall, output: ToolOutput, _waiting: int) -> ToolOutput:
+    return output
+
+
+async def run(
+    prepare: Prepare, settle: Settle = as_it_is, *, max_cycles: int = MAX_CYCLES
+) -> AsyncGenerator[LoopEvent, None]:
     """Yields everything that happens in a turn, in order. The last cycle forbids tools.
 
     A call of an external tool ends the turn, and other calls beside it do not run: nobody could be told their results.
@@ -134,16 +143,16 @@ async def run(prepare: Prepare, *, max_cycles: int = MAX_CYCLES) -> AsyncGenerat
         try:
             # Side by side, but told in the order of the calls: that is the order the model expects results in.
             for call, task in zip(calls, running, strict=True):
-                output = await task
+                output = await settle(call, await task, len(calls) - len(finished))
                 used = call if output.arguments is None else replace(call, arguments=_json(output.arguments))
-                finished.append(ToolRunFinished(used, output.text, output.error, output.data))
+                finished.append(ToolRunFinished(used, output.text, output.error, output.data, output.result))
                 yield finished[-1]
         finally:
             for task in running:
                 task.cancel()
         made = tuple(run.call for run in finished)
         added.append(step.said(made))
-        added += [Message("tool", run.text, tool_call_id=run.call.id) for run in finished]
+        added += [Message("tool", run.text, tool_call_id=run.call.id, result=run.result) for run in finished]
 
 
 def _json(arguments: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ from core.net.outgoing import Sent
 from files.models import File
 from llm.counting import exact_count
 from llm.services import Cut
-from llm.types.model_call import ModelRequest
+from llm.types.model_call import ModelRequest, ParametersLeftOut
 from personas.services import texts_then
 from personas.texts import Texts
 
@@ -204,8 +204,15 @@ def cut(found: Cut) -> str:
     )
 
 
-def left_out(names: Sequence[str]) -> str:
-    return f"The model refuses this, so it was not sent: {', '.join(names)}."
+def note_left_out(call: CallReport, event: ParametersLeftOut) -> None:
+    """Write down what a call was sent without, for its model's sake."""
+    if event.names:
+        call["notes"].append(f"The model refuses this, so it was not sent: {', '.join(event.names)}.")
+    if event.tools:
+        call["tools"] = [name for name in call.get("tools", ()) if name not in event.tools]
+        call["notes"].append(
+            f"The model's provider refuses these tools, so they were not sent: {', '.join(event.tools)}."
+        )
 
 
 def doubted(doubts: int, checked: int) -> str:
@@ -263,7 +270,8 @@ def _stored_message(message: PromptMessage) -> MessageEntry:
         "tokens": message.tokens,
         "state": message.state,
     }
-    if message.state != "full" or (message.source is None and message.section not in FILES):
+    changed = message.state != "full" and not message.as_stored
+    if changed or (message.source is None and message.section not in FILES):
         entry["text"] = message.text
     return entry
 

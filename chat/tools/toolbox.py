@@ -19,6 +19,7 @@ from chat.models.summary import in_force
 from chat.tools.conversation import CONVERSATION_GUIDANCE, SearchConversation
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles
 from chat.tools.permission import Gate
+from chat.tools.results import READ_RESULT_GUIDANCE, ReadResult
 from chat.tools.tasks import Hand, task_tools
 from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
 from core.background import on_database
@@ -56,7 +57,8 @@ class Toolbox:
 
     `approval`: names of those whose calls `gate` decides about, which a person may have to allow. `notes`: sentences
     for people about tools that should be there and are not. `external`: tools that the calling program runs itself; a
-    call of one ends the turn. `web`: whether tools that reach out are offered.
+    call of one ends the turn. `web`: whether tools that reach out are offered. `reader`: reads on in results that were
+    shortened; it is among the tools where one of them gives such.
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Toolbox:
     gate: Gate | None = None
     external: tuple[ToolDefinition, ...] = ()
     web: bool = True
+    reader: ReadResult | None = None
 
     @property
     def all_notes(self) -> Sequence[str]:
@@ -127,7 +130,17 @@ def toolbox_for(
     tools = {guidance.name: tool for guidance, tool in offered}
     asking = frozenset({OPEN_GUIDANCE.name}) & set(tools)
     notes = tuple(_missing(persona, tools, chosen, web=web))
-    return Toolbox(tools, tuple(guidance for guidance, _ in offered), notes, asking, gate, web=web)
+    guidance = tuple(guidance for guidance, _ in offered)
+    box = Toolbox(tools, guidance, notes, asking, gate, web=web, reader=ReadResult(conversation))
+    return _with_reader(box) if asking else box
+
+
+def _with_reader(box: Toolbox) -> Toolbox:
+    """With the tool that reads on in shortened results, last of the product's own."""
+    if box.reader is None or READ_RESULT_GUIDANCE.name in box.tools:
+        return box
+    tools = {**box.tools, READ_RESULT_GUIDANCE.name: box.reader}
+    return replace(box, tools=tools, guidance=(*box.guidance, READ_RESULT_GUIDANCE))
 
 
 def _missing(
@@ -289,6 +302,7 @@ def _with(box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[Server, 
             if every or name in allowed:
                 offered[name] = tool
                 approval |= {name} if server.approval_required else set()
+    box = _with_reader(box) if offered else box
     return replace(box, tools={**box.tools, **offered}, notes=tuple(notes), approval=frozenset(approval))
 
 

@@ -138,12 +138,13 @@ class Answer:
                 part, id_ = self._calls_of_step[call.id]
                 self._begun.append((call, (part, id_)))
                 self.emit(EventType.TOOL_CALL_END, part=part, call=id_, label=label)
-            case ToolRunFinished(call, text, error, data):
+            case ToolRunFinished(call, text, error, data, result):
                 _, id_ = self._calls_of_step[call.id]
                 documents = list(data.get("documents", ()))
                 self.sources.learn(documents)
                 payload = {"text": text, "error": error, "arguments": call.arguments, "documents": documents}
                 payload["outgoing"] = list(data.get("outgoing", ()))
+                payload["stored"] = asdict(result) if result is not None else {}
                 self.emit(EventType.TOOL_CALL_RESULT, part=self._count, call=id_, **payload)
             case StepFinished(reason, usage):
                 self.finish_reason = reason

@@ -24,6 +24,7 @@ from core.logs import tracing
 from core.logs.metrics import CALLS
 from llm.providers import errors
 from llm.providers.connection import FAILURES, Connection, failure, whole
+from llm.providers.tool_refusals import RefusedTools
 from llm.types.model_call import (
     EFFORTS,
     NO_SAMPLING,
@@ -187,6 +188,7 @@ class StepReader(ABC):
 # memory of what was refused.
 
 MAX_REFUSALS = 8  # of one call, each of another parameter
+MAX_TOOL_REFUSALS = 16  # of one call, each of other tools
 
 REASONING = "reasoning of earlier steps"
 EFFORT = "reasoning_effort"
@@ -286,7 +288,7 @@ class HttpClient(ABC):
 
     def __init__(self, server: Connection, api_key: str) -> None:
         self._server, self._api_key = server, api_key
-        self._refused = Refused(self.unknown)
+        self._refused, self._refused_tools = Refused(self.unknown), RefusedTools()
         self._not_counting: dict[str, float] = {}  # models, and until when on the monotonic clock
 
     @abstractmethod
@@ -306,7 +308,8 @@ class HttpClient(ABC):
             return None
         try:
             async with asyncio.timeout(COUNT_PATIENCE):
-                if count := tokens(await self._count(self._refused.removed(request)[0])):
+                asked = self._refused_tools.known_of(self._refused.removed(request)[0])
+                if count := tokens(await self._count(asked)):
                     return count
         except (ModelError, TimeoutError, ValueError, TypeError, LookupError) as error:
             reason = type(error).__name__
@@ -337,8 +340,8 @@ class HttpClient(ABC):
             logger.info("asked %s: it answers after %.2f s", request.model, time.monotonic() - began)
             try:
                 await _expect_stream(response, self._api_key)
-                if left_out:
-                    yield ParametersLeftOut(left_out)
+                if left_out.names or left_out.tools:
+                    yield left_out
                 chunks = response.content.iter_any()
                 async for chunk in chunks:
                     for event in reader.feed(chunk):
@@ -362,18 +365,30 @@ class HttpClient(ABC):
             CALLS.labels(self._server.host, request.model, outcome).inc()
             tracing.end(call, "" if outcome == "answered" else outcome)
 
-    async def _opened(self, request: ModelRequest) -> tuple[ClientResponse, tuple[str, ...]]:
+    async def _opened(self, request: ModelRequest) -> tuple[ClientResponse, ParametersLeftOut]:
         """The response, and what was left out of the request for its model's sake."""
         forgotten: tuple[str, ...] = ()
+        sent = known = self._refused_tools.known_of(request)
+        met: list[ModelError] = []
         while True:
-            asked, left_out = self._refused.removed(request)
+            asked, left_out = self._refused.removed(sent)
             try:
-                return await self._open(asked), left_out + forgotten
+                response = await self._open(asked)
             except ModelError as refusal:
                 if refusal.code == "reasoning_refused" and not forgotten:
-                    request, forgotten = without(request, REASONING), (REASONING,)
+                    sent, forgotten = without(sent, REASONING), (REASONING,)
                 elif not self._learn(asked, refusal):
-                    raise
+                    fewer = self._refused_tools.without(sent, refusal)
+                    if len(met) >= MAX_TOOL_REFUSALS or fewer == sent:
+                        raise
+                    sent = fewer
+                    met.append(refusal)
+                continue
+            if met:
+                self._refused_tools.remember(known, met, sent)
+            names = {each.name for each in sent.tools}
+            lost = tuple(each.name for each in request.tools if each.name not in names)
+            return response, ParametersLeftOut(left_out + forgotten, lost)
 
     async def close(self) -> None:
         await self._server.close()

@@ -294,7 +294,7 @@ def _output(result: Mapping[str, Any]) -> ToolOutput:
     if not parts and structured is not None:
         parts = [clean(json.dumps(structured, ensure_ascii=False))]
     text = "\n".join(parts) or "The tool gave no text."
-    return ToolOutput(text, error=bool(result.get("isError")))
+    return ToolOutput(text, error=bool(result.get("isError")), whole=text)
 
 
 def _block(block: Any) -> str:

@@ -3,7 +3,7 @@
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import httpx2
@@ -22,6 +22,9 @@ _KEYS = re.compile(
 )
 _DENIED = (401, 403)
 _OTHER_TRANSPORT = (404, 405, 406, 415)
+_OF_PROTOCOL = ("application/json", "text/event-stream")
+_TLS = re.compile(r"certificate|\bssl\b|\btls\b", re.IGNORECASE)
+_NO_HOST = re.compile(r"name or service|nodename|no address|name resolution|getaddrinfo", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -67,15 +70,18 @@ def timed_out(server: Server, seconds: float, exchange: Exchange) -> ServerFaile
     return ServerFailed(sentence, "tool_server_timeout", advice)
 
 
-def _cause(server: Server, exchange: Exchange, error: BaseException | None, message: str) -> tuple[str, str]:
-    """(code, advice for administrators)."""
+Cause = tuple[str, str]  # a code, and the advice for administrators
+
+
+def _cause(server: Server, exchange: Exchange, error: BaseException | None, message: str) -> Cause:
     if exchange.too_large:
-        return (
-            "tool_server_too_large",
-            f"{server.name} sent an answer that is larger than what is read of one. Let it answer in pages.",
-        )
+        advice = f"{server.name} sent an answer that is larger than what is read of one. Let it answer in pages."
+        return "tool_server_too_large", advice
     causes = list(_chain(error)) if error is not None else []
-    known = _cause_over_http(server, exchange, causes) if server.url else _cause_of_process(server, exchange, causes)
+    if server.url:
+        known = _of_connection(_host(server), causes) or _of_status(_host(server), exchange)
+    else:
+        known = _of_start(server, causes) or _of_process(server, exchange)
     if known is not None:
         return known
     if message:
@@ -88,26 +94,27 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
     )
 
 
-    host = _host(server)
+def _of_connection(host: str, causes: Sequence[BaseException]) -> Cause | None:
     for cause in causes:
-        if isinstance(cause, socket.gaierror):
-            return "tool_server_unknown_host", f"There is no host {host}. Correct the URL."
-        if isinstance(cause, ssl.SSLError) or "certificate" in str(cause).lower():
-            return (
-                "tool_server_tls",
-                f"The connection to {host} cannot be secured ({type(cause).__name__}). Check the certificate of the "
-                "server, and whether its URL begins with http:// or https://.",
-            )
-        if isinstance(cause, httpx2.ConnectError):
-            text = str(cause).lower()
-            if "name or service" in text or "nodename" in text or "no address" in text or "resolution" in text:
-                return "tool_server_unknown_host", f"There is no host {host}. Correct the URL."
-            return (
-                "tool_server_refused",
-                f"Nothing accepts connections at {host}. Start the server there, or correct host and port of the URL.",
-            )
         if isinstance(cause, httpx2.TimeoutException):
             return "tool_server_timeout", f"{host} did not answer in time. Check that it is up, then try again."
+        if isinstance(cause, ssl.SSLError) or (isinstance(cause, httpx2.ConnectError) and _TLS.search(str(cause))):
+            return (
+                "tool_server_tls",
+                f"The connection to {host} cannot be secured. Check the certificate of the server, and whether its URL "
+                "begins with http:// or https://.",
+            )
+        if isinstance(cause, socket.gaierror) or (
+            isinstance(cause, httpx2.ConnectError) and _NO_HOST.search(str(cause))
+        ):
+            return "tool_server_unknown_host", f"There is no host {host}. Correct the URL."
+    if any(isinstance(cause, httpx2.ConnectError) for cause in causes):
+        advice = f"Nothing accepts connections at {host}. Start the server there, or correct host and port of the URL."
+        return "tool_server_refused", advice
+    return None
+
+
+def _of_status(host: str, exchange: Exchange) -> Cause | None:
     status = exchange.status
     if status in _DENIED:
         return (
@@ -127,36 +134,33 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
             f"{host} leads on to {exchange.location[:200]}, which is not followed. Enter that address if it is right.",
         )
     if status >= 400:
-        return (
-            "tool_server_http_error",
-            f"{host} answered with status {status}. Look into the log of the server, then try again.",
-        )
-    if status and exchange.media_type and not exchange.media_type.startswith(("application/json", "text/event-stream")):
-        return (
-            "tool_server_wrong_address",
-            f"{host} answered with {exchange.media_type[:60]}, not with the Model Context Protocol. Check the URL.",
-        )
+        advice = f"{host} answered with status {status}. Look into the log of the server, then try again."
+        return "tool_server_http_error", advice
+    if status and exchange.media_type and not exchange.media_type.startswith(_OF_PROTOCOL):
+        advice = f"{host} answered with {exchange.media_type[:60]}, not with the Model Context Protocol. Check the URL."
+        return "tool_server_wrong_address", advice
     return None
 
 
-    for cause in causes:
-        if isinstance(cause, FileNotFoundError):
-            return (
-                "tool_server_no_program",
-                f"There is no program “{_program(server)}” on the machine of the worker. Install it there, or correct "
-                "the command.",
-            )
-        if isinstance(cause, PermissionError):
-            return (
-                "tool_server_no_program",
-                f"“{_program(server)}” may not be executed by the worker. Correct its rights, or the command.",
-            )
+def _of_start(server: Server, causes: Sequence[BaseException]) -> Cause | None:
+    if any(isinstance(cause, FileNotFoundError) for cause in causes):
+        return (
+            "tool_server_no_program",
+            f"There is no program “{_program(server)}” on the machine of the worker. Install it there, or correct the "
+            "command.",
+        )
+    if any(isinstance(cause, PermissionError) for cause in causes):
+        advice = f"“{_program(server)}” may not be executed by the worker. Correct its rights, or the command."
+        return "tool_server_no_program", advice
+    return None
+
+
+def _of_process(server: Server, exchange: Exchange) -> Cause | None:
     if exchange.ended:
-        how = _how_it_ended(exchange.exit_code)
         return (
             "tool_server_ended",
-            f"The process {how} before it had answered. Check the command, its arguments and what it needs in its "
-            f"environment.{_last_words(server, exchange)}",
+            f"The process {_how_it_ended(exchange.exit_code)} before it had answered. Check the command, its arguments "
+            f"and what it needs in its environment.{_last_words(server, exchange)}",
         )
     if exchange.strange:
         text = without_secrets(exchange.strange, server)[:200]

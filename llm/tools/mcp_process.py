@@ -21,6 +21,7 @@ from llm.tools.mcp_failures import Exchange
 PATIENCE = 2.0  # seconds to end after the input was closed, and again after the signal to end
 STDERR_TAIL = 8_192  # bytes
 
+Arriving = MemoryObjectSendStream[SessionMessage | Exception]
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
@@ -66,7 +67,9 @@ async def process_streams(
 
 
 async def _read(
-    process: asyncio.subprocess.Process, messages: MemoryObjectSendStream[SessionMessage | Exception], exchange: Exchange
+    process: asyncio.subprocess.Process,
+    messages: MemoryObjectSendStream[SessionMessage | Exception],
+    exchange: Exchange,
 ) -> None:
     assert process.stdout is not None  # noqa: S101 - it was started with pipes
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -108,9 +111,7 @@ async def _keep_tail(process: asyncio.subprocess.Process, exchange: Exchange) ->
         exchange.stderr = (exchange.stderr + piece)[-STDERR_TAIL:]
 
 
-async def _end(
-    process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Task[None]"], exchange: Exchange
-) -> None:
+async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Task[None]"], exchange: Exchange) -> None:
     """Closes the input, and ends what does not end by itself, with its children."""
     reading, writing, watching = tasks
     reading.cancel()

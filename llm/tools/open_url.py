@@ -43,12 +43,12 @@ _DEFINITION = ToolDefinition(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`url` is the one after redirects; `truncated`: the text is only the beginning, and says so at its end."""
+    """`url` is the one after redirects; `partial`: the text is only the beginning, and says so at its end."""
 
     url: str
     title: str
     text: str
-    truncated: bool
+    partial: bool
 
 
 class OpenUrlTool:
@@ -83,7 +83,8 @@ class OpenUrlTool:
         except Refused as refusal:
             return ToolOutput(str(refusal), error=True)
         document = {"id": page.url, "title": page.title, "metadata": page.url, "text": page.text}
-        return ToolOutput(f"{page.title}\n{page.url}\n\n{page.text}", {"documents": [document]})
+        text = f"{page.title}\n{page.url}\n\n{page.text}"
+        return ToolOutput(text, {"documents": [document]}, whole=page.text, partial=page.partial)
 
     async def open(self, url: httpx2.URL) -> Page:
         """Raises `Refused`."""

@@ -13,7 +13,7 @@ Cases met in public: arrays without `items` (apify-mcp-server#36, ogx#3004), a t
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.text import clean
@@ -45,7 +45,9 @@ _OF_OBJECTS = (
     *("properties", "required", "additionalProperties", "patternProperties", "propertyNames"),
     *("minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "unevaluatedProperties"),
 )
-_DROPPED = frozenset({"$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$vocabulary"})
+_DROPPED = frozenset(
+    {"$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$vocabulary"}
+)
 _SCHEMAS_BY_NAME = frozenset({"$defs", "definitions", "patternProperties", "dependentSchemas"})
 _ONE_SCHEMA = frozenset(
     {
@@ -53,11 +55,8 @@ _ONE_SCHEMA = frozenset(
         *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
     }
 )
-_COUNTS = frozenset({"minLength", "maxLength", "minContains", "maxContains", *_OF_ARRAYS[3:5], *_OF_OBJECTS[5:7]})
-_NUMBERS = frozenset({"minimum", "maximum"})
-_LIMITS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
-_TEXTS = frozenset({"title", "description", "format", "pattern", "$comment", "contentEncoding", "contentMediaType"})
-_FLAGS = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
+_SCHEMA_LISTS = frozenset({*_ALTERNATIVES, "prefixItems"})
+_WITH_SCHEMAS = _SCHEMAS_BY_NAME | _ONE_SCHEMA | _SCHEMA_LISTS
 
 
 class BadSchema(ValueError):
@@ -76,7 +75,7 @@ def repaired(schema: Any) -> Schema:
     _require_bounds(schema)
     root = _Document(schema)
     result = root.repaired(root.at_top(), 0)
-    result = _without_lost_references(result, result)
+    result = {name: _without_lost_references(value, result) for name, value in result.items()}
     if len(json.dumps(result, ensure_ascii=False)) > MAX_SCHEMA:
         raise BadSchema(f"Its input schema is longer than {MAX_SCHEMA:,} characters.")
     return result
@@ -170,6 +169,7 @@ class _Document:
         return result
 
     def _keyword(self, result: Schema, name: str, value: Any, depth: int) -> None:
+        """Set one keyword of `result`, or leave it out where its value has no shape that can be understood."""
         if name == "properties":
             result["properties"] = self._properties(value, depth, result)
         elif name == "required":
@@ -180,18 +180,20 @@ class _Document:
                 result["type"] = types
         elif name == "items":
             result["items"] = self._items(value, depth)
-        elif name in (*_ALTERNATIVES, "prefixItems"):
-            schemas = [self._schema_of(each, depth) for each in value] if isinstance(value, list) else []
-            if schemas:
-                result[name] = schemas
-        elif name in _SCHEMAS_BY_NAME:
-            if isinstance(value, Mapping):
-                result[name] = {clean(each): self._schema_of(inner, depth) for each, inner in value.items()}
-        elif name in _ONE_SCHEMA:
-            if isinstance(value, bool | Mapping):
-                result[name] = value if isinstance(value, bool) else self.repaired(value, depth + 1)
+        elif name in _WITH_SCHEMAS:
+            self._nested(result, name, value, depth)
         else:
             _simple_keyword(result, name, value)
+
+    def _nested(self, result: Schema, name: str, value: Any, depth: int) -> None:
+        if name in _SCHEMA_LISTS and isinstance(value, list) and value:
+            result[name] = [self._schema_of(each, depth) for each in value]
+        elif name in _SCHEMAS_BY_NAME and isinstance(value, Mapping):
+            result[name] = {clean(each): self._schema_of(inner, depth) for each, inner in value.items()}
+        elif name in _ONE_SCHEMA and isinstance(value, bool):
+            result[name] = value
+        elif name in _ONE_SCHEMA and isinstance(value, Mapping):
+            result[name] = self.repaired(value, depth + 1)
 
     def _properties(self, value: Any, depth: int, result: Schema) -> Schema:
         if not isinstance(value, Mapping):
@@ -244,34 +246,58 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
 
 
 def _simple_keyword(result: Schema, name: str, value: Any) -> None:
-    number = not isinstance(value, bool) and isinstance(value, int | float)
-    if name == "enum":
+    """Set a keyword that holds no schemas, if its value is what the keyword takes."""
+    takes = _TAKES.get(name)
+    if takes is not None:
+        if takes(value):
+            result[name] = _cleaned(value)
+    elif name == "enum":
         if isinstance(value, list) and value:
             result[name] = _distinct(_cleaned(value))
-    elif name == "$ref":
-        if isinstance(value, str):
-            result[name] = clean(value)
-    elif name in _LIMITS and isinstance(value, bool):  # draft 4: whether the limit itself is outside
-        return
-    elif name in _COUNTS:
-        if number and value >= 0 and value == int(value):
-            result[name] = int(value)
-    elif name in _NUMBERS or name in _LIMITS or name == "multipleOf":
-        if number and (name != "multipleOf" or value > 0):
-            result[name] = value
-    elif name in _TEXTS:
-        if isinstance(value, str):
-            result[name] = clean(value)
-    elif name in _FLAGS:
-        if isinstance(value, bool):
-            result[name] = value
     elif name == "examples":
         result[name] = _cleaned(value) if isinstance(value, list) else [_cleaned(value)]
-    elif name == "dependentRequired":
-        if isinstance(value, Mapping) and all(_texts(each) for each in value.values()):
-            result[name] = {clean(each): list(dict.fromkeys(names)) for each, names in value.items()}
     elif not name.startswith("$"):
         result[name] = _cleaned(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_step(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _is_names_by_name(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(_texts(each) for each in value.values())
+
+
+_COUNTS = (
+    *("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains", "minProperties", "maxProperties"),
+)
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_TEXTS = ("$ref", "title", "description", "format", "pattern", "$comment", "contentEncoding", "contentMediaType")
+_FLAGS = ("uniqueItems", "deprecated", "readOnly", "writeOnly")
+_TAKES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(_COUNTS, _is_count),
+    **dict.fromkeys(_NUMBERS, _is_number),
+    **dict.fromkeys(_TEXTS, _is_text),
+    **dict.fromkeys(_FLAGS, _is_flag),
+    "multipleOf": _is_step,
+    "dependentRequired": _is_names_by_name,
+}
 
 
 def _texts(value: Any) -> bool:

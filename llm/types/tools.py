@@ -3,12 +3,11 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from llm.types.model_call import ToolCall, ToolDefinition
+from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
 
-MAX_RESULT = 4_000_000  # characters of one result that are kept; what lies beyond is counted and dropped
 MAX_ARGUMENTS = 65_536  # characters of JSON; more is a model gone wrong, not a request
 
 
@@ -19,8 +18,8 @@ class ToolOutput:
     `arguments`: what was really used, when that is more than the model wrote, as with expanded queries. The history
     then keeps these.
 
-    `whole`: what a model reads on in where `text` is shortened; empty for `text` itself. `characters`: how many the
-    result has where it is more than was received or is kept, 0 where all of it is here.
+    `whole`: what a model may read on in, where `text` has to be shortened; empty where it can call the tool again for
+    that. `partial`: the source has more than was received. `result`: how `text` was shortened, if it was.
     """
 
     text: str
@@ -28,7 +27,8 @@ class ToolOutput:
     error: bool = False
     arguments: Mapping[str, Any] | None = None
     whole: str = ""
-    characters: int = 0
+    partial: bool = False
+    result: StoredResult | None = None
 
 
 class Tool(Protocol):
@@ -62,19 +62,14 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Run one tool under its caps. A failure becomes an output that tells the model what went wrong.
+    """Run one tool under its time limit. A failure becomes an output that tells the model what went wrong.
 
-    A result is as long as the tool makes it, up to `MAX_RESULT`: what of it a model is sent is for the caller to plan.
+    A result is as long as the tool makes it: what of it a model is sent is for the caller to plan.
     """
     try:
         async with asyncio.timeout(tool.timeout):
-            output = await tool.run(arguments)
+            return await tool.run(arguments)
     except TimeoutError:
         return ToolOutput(f"The tool gave no result within {tool.timeout:g} seconds.", error=True)
     except BadArguments as error:
         return ToolOutput(str(error), error=True)
-    longest = max(len(output.text), len(output.whole))
-    if longest <= MAX_RESULT:
-        return output
-    characters = output.characters or longest
-    return replace(output, text=output.text[:MAX_RESULT], whole=output.whole[:MAX_RESULT], characters=characters)

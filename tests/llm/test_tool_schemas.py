@@ -132,7 +132,10 @@ def test_a_schema_that_only_refers_to_its_definition_gets_the_properties_of_that
     given = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$ref": "#/definitions/Arguments",
-        "definitions": {"Arguments": {"type": "object", "properties": {"a": {"$ref": "#/definitions/Text"}}}, "Text": TEXT},
+        "definitions": {
+            "Arguments": {"type": "object", "properties": {"a": {"$ref": "#/definitions/Text"}}},
+            "Text": TEXT,
+        },
     }
     schema = repaired(given)
     assert schema["properties"] == {"a": {"$ref": "#/definitions/Text"}}
