@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
-from . import anthropic_wire, dialects, ollama_wire, openai_wire, responses_wire
+from . import anthropic_wire, dialects, ollama_wire, openai_wire, responses_wire, tool_rules
 from .caching import PromptCache
 from .connection import Connection, Exchange
 from .records import Records
@@ -130,7 +130,7 @@ class Server:
         if said := wire.refusal(body):
             await _fail(exchange, wire, Failure(400, said))
             return
-        if wire is openai_wire and dialect and (refused := dialects.refusal(dialect, body)):
+        if refused := _refused_otherwise(wire, dialect, body):
             await _fail(exchange, wire, refused)
             return
         read = responses_wire.conversation(body) if wire is responses_wire else dict(body)
@@ -192,6 +192,15 @@ class Server:
         if len(self._counted) > _MAX_COUNTERS:
             self._counted.popitem(last=False)
         return count
+
+
+def _refused_otherwise(wire: ModuleType, dialect: str, body: Mapping[str, Any]) -> Failure | None:
+    """What a vendor refuses beyond the rules of its protocol."""
+    if dialect:
+        return dialects.refusal(dialect, body) if wire is openai_wire else None
+    if wire is ollama_wire:
+        return None
+    return tool_rules.anthropic(body) if wire is anthropic_wire else tool_rules.openai(body)
 
 
 def _without_dialect(path: str) -> tuple[str, str]:
