@@ -60,12 +60,12 @@ class ResultKeeper:
             return output
         if output.partial:
             self._notes.append(PARTIAL.format(tool=call.name))
-        limit = self._room.of_next(waiting)
+        share = self._room.of_next(waiting)
         # A token has at least one byte, so that most results need not be counted.
         tokens = size = len(output.text.encode())
-        if size > limit or self._room.may_be_cut(size):
+        if size > share or self._room.may_be_cut(size):
             tokens = await asyncio.to_thread(_counted, output.text, self._tokenizer)
-        if tokens <= limit and not self._room.may_be_cut(tokens):
+        if tokens <= share and not self._room.may_be_cut(tokens):
             self._room.taken += tokens
             return output
         kept = output.whole[:MAX_KEPT]
@@ -75,11 +75,13 @@ class ResultKeeper:
             self._notes.append(NOT_KEPT.format(tool=call.name, characters=len(output.whole), reason=reason))
         elif len(kept) < len(output.whole):
             self._notes.append(CUT_OFF.format(tool=call.name, characters=len(output.whole), kept=len(kept)))
-        text = output.text
-        if tokens > limit:
-            arguments = (text, limit, result, self._tokenizer, self._texts)
-            text, result = await asyncio.to_thread(shortened_result, *arguments)
-        self._room.taken += min(tokens, limit)
+        if tokens <= share:
+            self._room.taken += tokens
+            return replace(output, result=result)
+        limit = self._room.of_shortened(share)
+        self._room.taken += limit
+        arguments = (output.text, limit, result, self._tokenizer, self._texts)
+        text, result = await asyncio.to_thread(shortened_result, *arguments)
         return replace(output, text=text, result=result)
 
     def _store(self, call: ToolCall, output: ToolOutput, kept: str) -> tuple[str, str]:
