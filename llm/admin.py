@@ -464,8 +464,7 @@ class ToolServerAdmin(KeyedAdmin):
     readonly_fields = ("key_state", "listed")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        fieldsets = super().get_fieldsets(request, obj)
-        return (*fieldsets, (_("Tools"), {"fields": ("listed",)})) if obj else fieldsets
+        return (*super().get_fieldsets(request, obj), *([(_("Tools"), {"fields": ("listed",)})] if obj else []))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return acting(request).is_superuser
@@ -497,7 +496,5 @@ class ToolServerAdmin(KeyedAdmin):
             listing = tools.try_tool_server(tool_server=tool_server)
         except ProductError as error:
             return self.back(request, tool_server, f"{tool_server}: {error.detail}", messages.ERROR)
-        for problem in listing.problems:
-            self.message_user(request, f"{problem.name}: {problem.reason}", messages.WARNING)
         offered = ", ".join(tool.definition.name for tool in listing.tools) or _("no tools")
         return self.back(request, tool_server, f"{tool_server} offers: {offered}.")
