@@ -11,6 +11,18 @@ OF_LIMIT = 2  # the results of a step may take this part of the limit, though ol
 OF_SHARE = 2  # a result that is shortened takes this part of the room that it would have
 OF_NOTE = 8  # a result that takes more than this part of the limit may have to be shortened later
 
+# Sentences for people.
+CUT_OFF = (
+    "The result of {tool} has {characters:,} characters. Its first {kept:,} are kept for the model to read on in; the "
+    "others are not."
+)
+PARTIAL = "{tool} received only the beginning of what it opened; the rest is not in its result."
+NOT_KEPT = (
+    "The whole result of {tool} could not be kept, so that the model cannot read on in it. It has {characters:,} "
+    "characters."
+)
+NOT_TAKEN = "The database did not take the result of a tool. Try again later."
+
 
 @dataclass(slots=True)
 class ResultRoom:

@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db import DatabaseError, transaction
 
 from chat.context.rendering import Numbers, ToolGuidance, documents_json, shortened_result
-from chat.context.results import ResultRoom
+from chat.context.results import CUT_OFF, NOT_KEPT, NOT_TAKEN, PARTIAL, ResultRoom
 from chat.context.types import Document, Tokenizer
 from chat.models import Conversation, ToolResult
 from chat.models.summary import marks_on
@@ -31,13 +31,6 @@ from personas.texts import Texts
 MAX_KEPT = 4_000_000  # characters of one result; what lies beyond is counted and not kept
 READ = 12_000  # characters of one reading
 READ_RESULT_GUIDANCE = ToolGuidance("read_result")
-CUT_OFF = (
-    "The result of {tool} has {characters:,} characters. Its first {kept:,} are kept for the model to read on in; the "
-    "others are not."
-)
-PARTIAL = "{tool} received only the beginning of what it opened; the rest is not in its result."
-NOT_KEPT = "The whole result of {tool}, {characters:,} characters, could not be kept. {reason}"
-DATABASE_AWAY = "The database did not take it."
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +65,7 @@ class ResultKeeper:
         pk, reason = await on_database(self._store, call, output, kept)
         result = StoredResult(tokens, len(output.whole), len(kept) if pk else 0, pk)
         if not pk:
-            self._notes.append(NOT_KEPT.format(tool=call.name, characters=len(output.whole), reason=reason))
+            self._notes += [NOT_KEPT.format(tool=call.name, characters=len(output.whole)), reason]
         elif len(kept) < len(output.whole):
             self._notes.append(CUT_OFF.format(tool=call.name, characters=len(output.whole), kept=len(kept)))
         if tokens <= share:
@@ -107,7 +100,7 @@ class ResultKeeper:
             return "", error.detail
         except DatabaseError as error:
             logger.warning("a result of %s was not kept", call.name, exc_info=error)
-            return "", DATABASE_AWAY
+            return "", NOT_TAKEN
         return str(row.pk), ""
 
 

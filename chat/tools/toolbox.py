@@ -38,8 +38,8 @@ SEPARATOR = "__"  # between the names of a server and of its tool
 WEB_OFF = "The project has the web switched off, so no tool that reaches out is there: {names}."
 WEB_NOT_YOURS = "None of your groups may use the web in answers, so these tools are not there: {names}."
 SERVER_NOT_YOURS = "None of your groups may use the tool server {name}."
-TOOL_LEFT_OUT = "The tool {name} is not offered to the model. {reason}"
-TOOL_IN_PART = "The tool {name} is offered in part. {reason}"
+TOOL_LEFT_OUT = "The tool {name} is not offered to the model. {reason} Ask whoever runs the tool server to mend it."
+TOOL_IN_PART = "The tool {name} is offered in part. {reason} Ask whoever runs the tool server to shorten it."
 TOOL_GONE = "The tool server {server} does not list the tool {name}, which the persona names."
 TOO_MANY_TOOLS = (
     "The model's provider takes at most {limit} tools, so {count} of this persona's were not sent: {names}. Let the "

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from core.text import clean
-from llm.tools.schemas import BadSchema, repaired
+from llm.tools.mcp_schemas import BadSchema, repaired
 from llm.tools.servers import Server, ServerFailed, ToolProblem
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput

@@ -22,7 +22,7 @@ def tool(name: str, schema: Any = None, description: str = "Does something.") ->
     return {"name": name, "description": description, "inputSchema": properties if schema is None else schema}
 
 
-# Schemas that real servers send and providers refuse, by the name of the tool; see `llm.tools.schemas` for where.
+# Schemas that real servers send and providers refuse, by the name of the tool; see `llm.tools.mcp_schemas` for where.
 BAD_SCHEMAS: dict[str, Any] = {
     "no_properties": {"type": "object", "properties": None},
     "php_properties": {"type": "object", "properties": []},

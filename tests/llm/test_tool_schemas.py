@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 
-from llm.tools.schemas import BadSchema, repaired
+from llm.tools.mcp_schemas import BadSchema, repaired
 
 TEXT = {"type": "string"}
 
