@@ -13,12 +13,12 @@ OF_NOTE = 8  # a result that takes more than this part of the limit may have to 
 
 # Sentences for people.
 CUT_OFF = (
-    "The result of {tool} has {characters:,} characters. Its first {kept:,} are kept for the model to read on in; the "
+    "The result of {tool} has {characters} characters. Its first {kept} are kept for the model to read on in; the "
     "others are not."
 )
 PARTIAL = "{tool} received only the beginning of what it opened; the rest is not in its result."
 NOT_KEPT = (
-    "The whole result of {tool} could not be kept, so that the model cannot read on in it. It has {characters:,} "
+    "The whole result of {tool} could not be kept, so that the model cannot read on in it. It has {characters} "
     "characters."
 )
 NOT_TAKEN = "The database did not take the result of a tool. Try again later."

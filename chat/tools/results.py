@@ -65,9 +65,11 @@ class ResultKeeper:
         pk, reason = await on_database(self._store, call, output, kept)
         result = StoredResult(tokens, len(output.whole), len(kept) if pk else 0, pk)
         if not pk:
-            self._notes += [NOT_KEPT.format(tool=call.name, characters=len(output.whole)), reason]
+            self._notes += [NOT_KEPT.format(tool=call.name, characters=f"{len(output.whole):,}"), reason]
         elif len(kept) < len(output.whole):
-            self._notes.append(CUT_OFF.format(tool=call.name, characters=len(output.whole), kept=len(kept)))
+            self._notes.append(
+                CUT_OFF.format(tool=call.name, characters=f"{len(output.whole):,}", kept=f"{len(kept):,}")
+            )
         if tokens <= share:
             self._room.taken += tokens
             return replace(output, result=result)

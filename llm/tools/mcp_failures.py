@@ -64,8 +64,8 @@ def timed_out(server: Server, seconds: float, exchange: Exchange) -> ServerFaile
         advice = f"{sentence} Check that {_host(server)} is the right host and is not overloaded, then try again."
     else:
         advice = (
-            f"{sentence} Check that the command starts a server of the protocol, and run it once by hand if it has to "
-            f"download something first.{_last_words(server, exchange)}"
+            f"{sentence}{_last_words(server, exchange)} Check that the command starts a server of the protocol, and run "
+            "it once by hand if it has to download something first."
         )
     return ServerFailed(sentence, "tool_server_timeout", advice)
 
@@ -89,8 +89,8 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
         return "tool_server_error", f"{server.name} answers, but with an error: “{text}”."
     return (
         "tool_server_invalid",
-        f"{server.name} answers, but not as the Model Context Protocol asks. Check that its address or command is that "
-        f"of an MCP server, and that it is up to date.{_last_words(server, exchange)}",
+        f"{server.name} answers, but not as the Model Context Protocol asks.{_last_words(server, exchange)} Check that "
+        "its address or command is that of an MCP server, and that it is up to date.",
     )
 
 
@@ -159,8 +159,8 @@ def _of_process(server: Server, exchange: Exchange) -> Cause | None:
     if exchange.ended:
         return (
             "tool_server_ended",
-            f"The process {_how_it_ended(exchange.exit_code)} before it had answered. Check the command, its arguments "
-            f"and what it needs in its environment.{_last_words(server, exchange)}",
+            f"The process {_how_it_ended(exchange.exit_code)} before it had answered.{_last_words(server, exchange)} "
+            "Check the command, its arguments and what it needs in its environment.",
         )
     if exchange.strange:
         text = without_secrets(exchange.strange, server)[:200]
