@@ -223,6 +223,7 @@ LEGAL_HOLDS = {
     "chat.Conversation": ("legal_hold", "owner__legal_hold"),
     "chat.Import": ("owner__legal_hold",),
     "chat.Reading": ("person__legal_hold", "conversation__legal_hold"),
+    "chat.ToolResult": ("owner__legal_hold", "conversation__legal_hold"),
 }
 STORED_ROWS = (
     "files.File",

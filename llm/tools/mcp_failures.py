@@ -64,8 +64,8 @@ def timed_out(server: Server, seconds: float, exchange: Exchange) -> ServerFaile
         advice = f"{sentence} Check that {_host(server)} is the right host and is not overloaded, then try again."
     else:
         advice = (
-            f"{sentence}{_last_words(server, exchange)} Check that the command starts a server of the protocol, and run "
-            "it once by hand if it has to download something first."
+            f"{sentence}{_last_words(server, exchange)} Check that the command starts a server of the protocol, and "
+            "run it once by hand if it has to download something first."
         )
     return ServerFailed(sentence, "tool_server_timeout", advice)
 

@@ -32,6 +32,7 @@ from chat.models import (
     Summary,
     SummaryJob,
     ToolPermission,
+    ToolResult,
     Turn,
 )
 from files.models import Embedder, File, Reranker
@@ -153,8 +154,10 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     ]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
+    about = {"owner": owner, "conversation": turn.conversation, "message": turn.answer, "tool": "a__b"}
+    result = ToolResult.objects.create(text=PRIVATE, size=len(PRIVATE), characters=len(PRIVATE), **about)
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
-    rows += [share, brought, SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE), saved]
+    rows += [result, share, brought, SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE), saved]
     for_everybody = SavedPrompt.objects.create(name=unique, text="For everybody.")
     rows += [for_everybody, Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     reading = _reading(turn, file)
@@ -179,6 +182,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "s/token": "never-made",  # a link that exists is for everybody: tests/chat/test_sharing.py
         "import/pk": str(brought.pk),
         "imports/pk": str(brought.pk),
+        "results/pk": str(result.pk),
         "webhooks/pk": str(hook.pk),
         "deliveries/pk": str(delivery.pk),
         "kind": "md",
