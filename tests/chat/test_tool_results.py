@@ -88,6 +88,9 @@ class Turns:
         """What the tools' messages of a call hold."""
         return [each["content"] for each in self.bodies()[call]["messages"] if each["role"] == "tool"]
 
+    def kept(self) -> ToolResult:
+        return ToolResult.objects.get(conversation=UUID(self.place))
+
     def plan(self) -> dict[str, Any]:
         draft = {"text": "And then?", "model": str(self.model.pk)}
         return dict(self.person.caller.post(f"conversations/{self.place}/plan/", draft, expect=200))
@@ -185,7 +188,7 @@ def test_the_page_the_panel_and_the_export_say_how_long_it_really_is(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turn = turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = ToolResult.objects.get(conversation=turns.place)
+    kept = turns.kept()
     tokens = f"{COUNT(kept.text):,}"
     client = Client()
     client.force_login(person.user)
@@ -209,7 +212,7 @@ def test_a_kept_result_counts_as_stored_and_goes_with_its_conversation(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = ToolResult.objects.get(conversation=turns.place)
+    kept = turns.kept()
     assert stored_bytes(person.user) == kept.size == len(kept.text.encode())
     erase(Conversation.objects.get(pk=turns.place))
     assert not ToolResult.objects.filter(pk=kept.pk).exists() and stored_bytes(person.user) == 0
@@ -224,7 +227,7 @@ def test_a_result_for_which_there_is_no_room_to_keep_is_shortened_all_the_same(
     turn = turns.ask(calls((f"{row.name}__log", {})), ANSWER)
     [cut] = turns.results(1)
     assert re.search(r"\n\[… \d+ tokens left out …\]\n", cut) and cut.endswith("\nLAST")
-    assert not ToolResult.objects.filter(conversation=turns.place).exists()
+    assert not ToolResult.objects.filter(conversation=UUID(turns.place)).exists()
     assert any("could not be kept" in note for note in turns.report(turn, 1)["notes"])
 
 
@@ -234,7 +237,7 @@ def test_what_is_beyond_what_is_kept_is_named(
     row = served(Misbehaving([tool("log")], results={"log": {"size": 5_000_000}}))
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turn = turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = ToolResult.objects.get(conversation=turns.place)
+    kept = turns.kept()
     assert len(kept.text) == 4_000_000 and kept.characters > 4_500_000
     assert turns.results(1)[0].endswith("\nLAST")
     [note] = [each for each in turns.report(turn, 1)["notes"] if "characters" in each]
@@ -330,7 +333,7 @@ def test_a_result_of_a_deleted_message_is_read_no_more(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = ToolResult.objects.get(conversation=turns.place)
+    kept = turns.kept()
     question = kept.message.parent_id
     assert isinstance(question, UUID)
     person.caller.http.patch(f"messages/{question}/", json={"mark": "excluded"}).raise_for_status()
