@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, InterfaceError, transaction
 
 from chat.context.rendering import Numbers, ToolGuidance, documents_json, shortened_result
 from chat.context.results import CUT_OFF, NOT_KEPT, NOT_TAKEN, PARTIAL, ResultRoom
@@ -100,7 +100,7 @@ class ResultKeeper:
                 )
         except ProductError as error:
             return "", error.detail
-        except DatabaseError as error:
+        except (DatabaseError, InterfaceError) as error:
             logger.warning("a result of %s was not kept", call.name, exc_info=error)
             return "", NOT_TAKEN
         return str(row.pk), ""

@@ -323,11 +323,15 @@ def within_limit(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox
     first = sorted(box.tools, key=rank)  # a stable sort: tools of one rank keep their order
     kept = set(first[: max(0, limit - len(box.external))])
     over = [name for name in box.tools if name not in kept]
-    note = TOO_MANY_TOOLS.format(limit=limit, count=len(over), names=", ".join(over))
+    return without_tools(box, over, TOO_MANY_TOOLS.format(limit=limit, count=len(over), names=", ".join(over)))
+
+
+def without_tools(box: Toolbox, names: Collection[str], note: str) -> Toolbox:
+    """Without these tools; the note says why."""
     return replace(
         box,
-        tools={name: tool for name, tool in box.tools.items() if name in kept},
-        guidance=tuple(each for each in box.guidance if each.name in kept),
+        tools={name: tool for name, tool in box.tools.items() if name not in names},
+        guidance=tuple(each for each in box.guidance if each.name not in names),
         notes=(*box.notes, note),
-        approval=box.approval & kept,
+        approval=box.approval - {*names},
     )

@@ -200,7 +200,7 @@ class _Run:
             async with aclosing(agent_loop.run(self._prepare, self._results, max_cycles=cycles)) as events:
                 async for event in events:
                     if isinstance(event, ParametersLeftOut):
-                        reports.note_left_out(self.reports[-1], event)
+                        self.context, self._sent = reports.without(self.reports[-1], event, self.context, self._sent)
                     elif isinstance(event, StepFinished):
                         await self._finished(event)
                     elif isinstance(event, HandedOver):

@@ -295,7 +295,12 @@ def test_a_tool_that_the_provider_refuses_is_left_out_and_the_report_says_so(
     turn = turns.ask(calls((f"{row.name}__good", {})), ANSWER)
     report = turns.report(turn)
     assert report["tools"] == ["read_result", f"{row.name}__good"]
-    assert report["notes"] == [f"The model's provider refuses these tools, so they were not sent: {row.name}__strange."]
+    note = f"The model's provider refuses these tools, so they were not sent: {row.name}__strange."
+    first = turns.report(turn, 1)
+    assert report["notes"] == first["notes"] == [note]
+    assert report["tools_tokens"] == first["tools_tokens"] < turns.plan()["tools_tokens"]
+    model.refresh_from_db()
+    assert model.learnt_window is None
 
 
 def test_a_turn_goes_on_without_a_server_that_fails(
