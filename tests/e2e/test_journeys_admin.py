@@ -16,7 +16,7 @@ from llm.services import set_default_model
 from personas.models import BudgetProfile, PromptText, Reminder, SystemPrompt
 from tests.conftest import Person
 from tests.e2e.axe_steps import violations
-from tests.e2e.conftest import Look, elsewhere
+from tests.e2e.conftest import Screen, in_thread
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -25,11 +25,11 @@ SENTENCE = "The provider has reached its limit. Try again in a minute."
 
 
 @pytest.fixture
-def admin(look: Look, person: Person) -> Iterator[Look]:
-    """The person of the look administers everything."""
-    elsewhere(lambda: User.objects.filter(pk=person.user.pk).update(is_superuser=True, is_staff=True))
-    yield look
-    elsewhere(lambda: User.objects.filter(pk=person.user.pk).update(is_superuser=False, is_staff=False))
+def admin(screen: Screen, person: Person) -> Iterator[Screen]:
+    """The person of the screen administers everything."""
+    in_thread(lambda: User.objects.filter(pk=person.user.pk).update(is_superuser=True, is_staff=True))
+    yield screen
+    in_thread(lambda: User.objects.filter(pk=person.user.pk).update(is_superuser=False, is_staff=False))
 
 
 def failed(person: Person) -> None:
@@ -50,14 +50,14 @@ def failed(person: Person) -> None:
 NOT_OURS = ("td .select2-container", ".help-tooltip")
 
 
-def no_fault(look: Look) -> None:
+def no_fault(screen: Screen) -> None:
     """Of the whole page, with Unfold's frame, lists and widgets."""
-    there = [each for each in NOT_OURS if look.page.locator(each).count()]
-    assert violations(look.page, {"exclude": there} if there else None) == []
+    there = [each for each in NOT_OURS if screen.page.locator(each).count()]
+    assert violations(screen.page, {"exclude": there} if there else None) == []
 
 
-def test_why_answers_failed_and_what_they_cost(admin: Look, person: Person) -> None:
-    elsewhere(lambda: failed(person))
+def test_why_answers_failed_and_what_they_cost(admin: Screen, person: Person) -> None:
+    in_thread(lambda: failed(person))
     page = admin.page
     admin.go("/admin/?days=7")
     row = page.get_by_role("row").filter(has_text="seldom_seen").first
@@ -74,11 +74,11 @@ def test_why_answers_failed_and_what_they_cost(admin: Look, person: Person) -> N
     expect(page.locator("#result_list")).to_contain_text(person.username)
 
 
-def act(look: Look, name: str) -> None:
+def act(screen: Screen, name: str) -> None:
     """A button above a row's page; on a phone they are in a menu."""
-    if look.phone:
-        look.press(look.page.get_by_role("link", name="more_horiz"))
-    look.press(look.page.get_by_role("link", name=name))
+    if screen.phone:
+        screen.press(screen.page.get_by_role("link", name="more_horiz"))
+    screen.press(screen.page.get_by_role("link", name=name))
 
 
 @pytest.fixture
@@ -86,11 +86,11 @@ def new_provider() -> Iterator[str]:
     """Its name; it is gone afterwards, and the model of before answers by default."""
     name = f"Elsewhere {uuid4().hex[:8]}"
     yield name
-    elsewhere(lambda: set_default_model(model=Model.objects.get(provider__name="Scripted", name="scripted")))
-    elsewhere(lambda: Provider.objects.filter(name=name).delete())
+    in_thread(lambda: set_default_model(model=Model.objects.get(provider__name="Scripted", name="scripted")))
+    in_thread(lambda: Provider.objects.filter(name=name).delete())
 
 
-def test_a_provider_is_connected_and_its_model_answers(admin: Look, product: Product, new_provider: str) -> None:
+def test_a_provider_is_connected_and_its_model_answers(admin: Screen, product: Product, new_provider: str) -> None:
     page = admin.page
     product.model.set_script("a-name-" + "of-a-model-that-is-long-" * 3, {"text": "Yes."})
     admin.go("/admin/llm/provider/")
@@ -130,13 +130,13 @@ def test_a_provider_is_connected_and_its_model_answers(admin: Look, product: Pro
 @pytest.fixture
 def no_new_prompt() -> Iterator[None]:
     """What is written in the test is gone afterwards, and the version of before is sent again."""
-    before = elsewhere(lambda: list(SystemPrompt.objects.values_list("pk", "active")))
+    before = in_thread(lambda: list(SystemPrompt.objects.values_list("pk", "active")))
     yield
-    elsewhere(lambda: SystemPrompt.objects.exclude(pk__in=[pk for pk, _ in before]).delete())
-    elsewhere(lambda: SystemPrompt.objects.filter(pk__in=[pk for pk, active in before if active]).update(active=True))
+    in_thread(lambda: SystemPrompt.objects.exclude(pk__in=[pk for pk, _ in before]).delete())
+    in_thread(lambda: SystemPrompt.objects.filter(pk__in=[pk for pk, active in before if active]).update(active=True))
 
 
-def test_a_system_prompt_is_written_twice_and_rolled_back(admin: Look, person: Person, no_new_prompt: None) -> None:
+def test_a_system_prompt_is_written_twice_and_rolled_back(admin: Screen, person: Person, no_new_prompt: None) -> None:
     page = admin.page
     first, second = (f"Be {each}, says {person.username}." for each in ("brief", "thorough"))
     for text, before in ((first, None), (second, first)):
@@ -161,11 +161,11 @@ def test_a_system_prompt_is_written_twice_and_rolled_back(admin: Look, person: P
     admin.press(page.get_by_role("button", name="Make active"))
     row = page.get_by_role("row").filter(has_text=first)
     expect(row.locator(".field-is_active")).to_contain_text("active")
-    sent = elsewhere(lambda: SystemPrompt.objects.get(active=True).text)
+    sent = in_thread(lambda: SystemPrompt.objects.get(active=True).text)
     assert sent == first
 
 
-def test_a_text_is_written_with_its_preview_and_the_built_in_one_brought_back(admin: Look, person: Person) -> None:
+def test_a_text_is_written_with_its_preview_and_the_built_in_one_brought_back(admin: Screen, person: Person) -> None:
     page, mine = admin.page, f"Now end, {person.username}."
     admin.go("/admin/personas/prompttext/")
     no_fault(admin)
@@ -184,20 +184,20 @@ def test_a_text_is_written_with_its_preview_and_the_built_in_one_brought_back(ad
     admin.press(page.get_by_role("button", name="Use the built-in text").first)
     expect(page.locator(".lead")).to_contain_text("Sent now: the built-in text")
     expect(page.locator("mark")).to_contain_text("This is the last step of this turn.")
-    elsewhere(lambda: PromptText.objects.filter(text=mine).delete())
+    in_thread(lambda: PromptText.objects.filter(text=mine).delete())
 
 
-def choose(look: Look, field: Locator, name: str) -> None:
+def choose(screen: Screen, field: Locator, name: str) -> None:
     """In a field that searches while one types."""
-    look.press(field)
-    look.page.locator(".select2-search__field").fill(name)
-    look.press(look.page.get_by_role("option", name=name))
+    screen.press(field)
+    screen.page.locator(".select2-search__field").fill(name)
+    screen.press(screen.page.get_by_role("option", name=name))
 
 
-def test_a_project_is_made_with_members_and_a_file_and_handed_over(admin: Look, person: Person) -> None:
+def test_a_project_is_made_with_members_and_a_file_and_handed_over(admin: Screen, person: Person) -> None:
     page, name = admin.page, f"Contracts {uuid4().hex[:8]}"
     names = [f"person-{uuid4().hex[:12]}" for _ in range(2)]
-    elsewhere(lambda: [User.objects.create_user(each) for each in names])
+    in_thread(lambda: [User.objects.create_user(each) for each in names])
     admin.go("/admin/projects/project/add/")
     page.get_by_label("Name", exact=False).first.fill(name)
     page.get_by_label("Instructions").fill("Be exact.")
@@ -219,7 +219,7 @@ def test_a_project_is_made_with_members_and_a_file_and_handed_over(admin: Look, 
     expect(page.get_by_role("row").filter(has_text=name).locator(".field-owner")).to_have_text(names[0])
 
 
-def test_a_reminder_and_a_budget_profile_are_made(admin: Look, person: Person) -> None:
+def test_a_reminder_and_a_budget_profile_are_made(admin: Screen, person: Person) -> None:
     page, name = admin.page, f"Frugal {uuid4().hex[:8]}"
     admin.go("/admin/personas/reminder/add/")
     page.get_by_label("Text").fill(f"Cite clauses. {name}")
@@ -235,7 +235,7 @@ def test_a_reminder_and_a_budget_profile_are_made(admin: Look, person: Person) -
     no_fault(admin)
     admin.press(page.get_by_role("button", name="Save", exact=True))
     expect(page.locator("#result_list")).to_contain_text(name)
-    elsewhere(
+    in_thread(
         lambda: (Reminder.objects.filter(text__contains=name).delete(), BudgetProfile.objects.get(name=name).delete())
     )
 
@@ -250,7 +250,7 @@ PAGES = (
 )
 
 
-def test_lists_forms_and_the_settings_of_the_workspace_break_no_rule(admin: Look) -> None:
+def test_lists_forms_and_the_settings_of_the_workspace_break_no_rule(admin: Screen) -> None:
     for path in PAGES:
         admin.go(path)
         expect(admin.page.locator("#content")).to_be_visible()

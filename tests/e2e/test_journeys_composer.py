@@ -16,13 +16,13 @@ from personas.models import BudgetProfile, Persona
 from tests.chat.conversations import past
 from tests.conftest import Person
 from tests.e2e.conftest import (
-    Look,
+    Screen,
     answer,
     ask,
     choose_models,
-    elsewhere,
     expect_complete,
     field,
+    in_thread,
     ready,
     scripted,
     who_answers,
@@ -43,8 +43,8 @@ SCROLLED_BENEATH_THE_POINTER = """() => new Promise((resolve) => {
 @pytest.fixture
 def second_model(product: Product, committed: None) -> str:
     name = product.model.set_script("second", {"text": "From the second."})
-    provider = elsewhere(lambda: Model.objects.get(name="scripted").provider)
-    elsewhere(lambda: provider.models.get_or_create(name=name, context_window=64_000))
+    provider = in_thread(lambda: Model.objects.get(name="scripted").provider)
+    in_thread(lambda: provider.models.get_or_create(name=name, context_window=64_000))
     return name
 
 
@@ -58,7 +58,7 @@ def crowded(person: Person) -> str:
         persona = Persona.objects.create(owner=person.user, name="Brief", budget_profile=profile)
         return f"/c/{past(person.user, 12, words=100, persona=persona).pk}/"
 
-    return elsewhere(make)
+    return in_thread(make)
 
 
 @dataclass(frozen=True)
@@ -80,38 +80,38 @@ def desk(person: Person, second_model: str) -> Desk:
     return Desk(persona["id"], task["code"], second_model)
 
 
-def fill_the_field(look: Look, desk: Desk) -> None:
+def fill_the_field(screen: Screen, desk: Desk) -> None:
     """With a saved prompt, a task and a file that were offered, and many lines."""
-    page = look.page
+    page = screen.page
     prompts, things = (page.get_by_role("listbox", name=name) for name in ("Prompts", "Tasks and files"))
     field(page).press_sequentially("/rhy")
-    look.check(prompts)
-    look.press(prompts.get_by_role("option", name="Rhyme"))
+    screen.check(prompts)
+    screen.press(prompts.get_by_role("option", name="Rhyme"))
     expect(field(page)).to_have_value("Say it in rhyme.")
     height = field(page).evaluate("each => each.offsetHeight")
     field(page).press("End")
     field(page).press_sequentially(" @caca")
-    look.check(things)
-    look.press(things.get_by_role("option", name="Buy cacao"))
+    screen.check(things)
+    screen.press(things.get_by_role("option", name="Buy cacao"))
     expect(field(page)).to_have_value(re.compile(f"@{desk.task} $"))
     field(page).press_sequentially("@reci")
-    look.press(things.get_by_role("option", name="recipe.txt"))
+    screen.press(things.get_by_role("option", name="recipe.txt"))
     expect(chip(page, "recipe.txt")).to_have_attribute("data-status", "ready")
     field(page).fill(field(page).input_value() + "\n" * 8 + "And so on.")
     assert field(page).evaluate("each => each.offsetHeight") > 2 * height
 
 
-def test_a_message_is_put_together_and_sent(look: Look, desk: Desk) -> None:
-    page = look.page
-    fill_the_field(look, desk)
+def test_a_message_is_put_together_and_sent(screen: Screen, desk: Desk) -> None:
+    page = screen.page
+    fill_the_field(screen, desk)
     carry(page, "drop", "dropped.txt", b"some words")
     carry(page, "paste", "pasted.txt", b"other words")
     attach(page, text_file("chosen.txt", "more words"))
     for name in ("dropped.txt", "pasted.txt", "chosen.txt"):
         expect(chip(page, name)).to_have_attribute("data-status", "ready")
-    look.press(page.get_by_role("button", name="Remove pasted.txt"))
+    screen.press(page.get_by_role("button", name="Remove pasted.txt"))
     expect(page.locator("#chips .chip")).to_have_count(3)
-    look.check(page.locator("#composer"))
+    screen.check(page.locator("#composer"))
     draft = field(page).input_value()
     page.reload()
     expect(field(page)).to_have_value(draft)
@@ -119,20 +119,20 @@ def test_a_message_is_put_together_and_sent(look: Look, desk: Desk) -> None:
 
     choose_models(page, desk.model)
     who_answers(page).get_by_label("Persona").select_option(desk.persona)
-    look.check(who_answers(page))
+    screen.check(who_answers(page))
     page.keyboard.press("Escape")
     expect(page.locator(".who-opener")).to_contain_text(desk.model)
     expect(page.locator("#plan-bar .group-persona")).to_have_count(1)
-    look.press(page.locator(".plan-line"))
+    screen.press(page.locator(".plan-line"))
     panel = page.locator("#panel")
     expect(panel.get_by_role("heading", name="What the model will see")).to_be_visible()
     for group in ("Instructions", "Persona and project", "Files", "This question"):
         expect(panel.get_by_role("region", name=group)).to_be_visible()
     expect(panel).to_contain_text("chosen.txt")
-    look.check(panel)
-    look.press(panel.get_by_role("button", name="Close the panel"))
+    screen.check(panel)
+    screen.press(panel.get_by_role("button", name="Close the panel"))
 
-    look.press(page.get_by_role("button", name="Send"))
+    screen.press(page.get_by_role("button", name="Send"))
     expect(answer(page)).to_contain_text("From the second.")
     expect_complete(page)
     expect(answer(page).locator(".by")).to_have_text(desk.model)
@@ -140,12 +140,12 @@ def test_a_message_is_put_together_and_sent(look: Look, desk: Desk) -> None:
     expect(question.get_by_role("link", name=f"@{desk.task}")).to_be_visible()
     expect(question.locator(".chip")).to_have_count(3)
     expect(field(page)).to_have_value("")
-    look.check(question.locator(".bubble"))
+    screen.check(question.locator(".bubble"))
 
 
-def test_an_answer_opens_into_what_its_model_saw_and_what_it_did_not(look: Look, crowded: str) -> None:
-    page = look.page
-    look.go(crowded)
+def test_an_answer_opens_into_what_its_model_saw_and_what_it_did_not(screen: Screen, crowded: str) -> None:
+    page = screen.page
+    screen.go(crowded)
     ready(page)
     expect(page.locator(".plan-line")).to_contain_text("left out")
     ask(page, "First question", text="First answer.")
@@ -157,7 +157,7 @@ def test_an_answer_opens_into_what_its_model_saw_and_what_it_did_not(look: Look,
     expect(page.get_by_role("link", name="Earlier messages")).to_have_count(0)
     link = answer(page).get_by_role("link", name="What it saw")
     expect(link).to_contain_text("left out")
-    look.press(link)
+    screen.press(link)
     panel = page.locator("#panel")
     expect(panel.get_by_role("heading", name="What the model saw")).to_be_focused()
     expect(panel.get_by_role("img", name=re.compile(r"\d+ % of what the model can read at once"))).to_be_visible()
@@ -174,27 +174,27 @@ def test_an_answer_opens_into_what_its_model_saw_and_what_it_did_not(look: Look,
     panel.locator(".source[data-lights]").last.get_by_role("link").focus()
     lit = page.locator(".message.lit")
     expect(lit).to_have_count(1)
-    if not look.phone:
+    if not screen.phone:
         page.evaluate(SCROLLED_BENEATH_THE_POINTER)
         expect(lit).to_have_count(1)
         page.mouse.move(0, 0)
         expect(lit).to_have_count(0)
-    look.check(panel)
+    screen.check(panel)
 
-    look.press(panel.get_by_text("For the curious"))
-    look.press(panel.get_by_text("Changed since the turn before"))
+    screen.press(panel.get_by_text("For the curious"))
+    screen.press(panel.get_by_text("Changed since the turn before"))
     expect(panel.locator("#panel-changes")).to_contain_text("First answer.")
-    look.press(panel.get_by_text("Show the prompt"))
+    screen.press(panel.get_by_text("Show the prompt"))
     prompt = panel.locator(".prompt pre")
     expect(prompt.first).to_contain_text("You are being tested.")
     expect(prompt.last).to_contain_text("Second question")
-    look.check(panel)
-    with look.visit.context.expect_page() as raw:
-        look.press(panel.get_by_role("link", name="The report as JSON"))
+    screen.check(panel)
+    with screen.visit.context.expect_page() as raw:
+        screen.press(panel.get_by_role("link", name="The report as JSON"))
     raw.value.wait_for_load_state()
     assert json.loads(raw.value.locator("body").inner_text())["sections"]["system"]
     raw.value.close()
-    look.press(panel.get_by_role("button", name="Close the panel"))
+    screen.press(panel.get_by_role("button", name="Close the panel"))
     expect(panel).to_be_hidden()
 
 
@@ -206,37 +206,37 @@ def demo(product: Product, person: Person) -> None:
         with override_settings(MEDIA_ROOT=Path(product.environment["DATA_DIR"]) / "files"):
             Command().demo_project(person.user)
 
-    elsewhere(make)
+    in_thread(make)
 
 
 @pytest.mark.usefixtures("demo")
-def test_who_begins_sees_what_to_do_and_a_project_to_look_at(look: Look) -> None:
-    page = look.page
+def test_who_begins_sees_what_to_do_and_a_project_to_look_at(screen: Screen) -> None:
+    page = screen.page
     ready(page)
     expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
     steps = page.get_by_role("list", name="To begin with")
     expect(steps.get_by_role("link")).to_have_count(4)
-    look.check()
-    look.press(steps.get_by_role("link", name="Ask something"))
+    screen.check()
+    screen.press(steps.get_by_role("link", name="Ask something"))
     expect(field(page)).to_have_value(re.compile("^Explain in three sentences"))
     field(page).fill("")
 
-    look.press(steps.get_by_role("link", name="A look at Glasshouse"))
+    screen.press(steps.get_by_role("link", name="A look at Glasshouse"))
     expect(page.get_by_role("heading", name="A look at Glasshouse")).to_be_visible()
     expect(page.locator("#entries tbody tr[data-status=ready]")).to_have_count(3)
-    look.check()
-    look.press(page.locator("main").get_by_role("link", name="New conversation"))
+    screen.check()
+    screen.press(page.locator("main").get_by_role("link", name="New conversation"))
     ready(page)
-    look.press(page.get_by_role("link", name="What is a window?"))
+    screen.press(page.get_by_role("link", name="What is a window?"))
     expect(field(page)).to_have_value("What is a window?")
     field(page).fill(scripted("What is a window?", text="It holds what is sent [1]."))
-    look.press(page.get_by_role("button", name="Send"))
+    screen.press(page.get_by_role("button", name="Send"))
     expect_complete(page)
-    look.press(answer(page).get_by_role("link", name="What it saw"))
+    screen.press(answer(page).get_by_role("link", name="What it saw"))
     panel = page.locator("#panel")
     expect(panel).to_contain_text("1-how-glasshouse-decides.md")
-    look.check(panel)
-    look.press(panel.get_by_role("button", name="Close the panel"))
-    look.press(look.side().get_by_role("link", name="New conversation"))
+    screen.check(panel)
+    screen.press(panel.get_by_role("button", name="Close the panel"))
+    screen.press(screen.side().get_by_role("link", name="New conversation"))
     expect(field(page)).to_be_visible()
     expect(steps).to_have_count(0)

@@ -11,13 +11,13 @@ from personas.tools import TASKS
 from tests.conftest import Person
 from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import (
-    Look,
+    Screen,
     answer,
     ask,
     choose_models,
-    elsewhere,
     expect_complete,
     field,
+    in_thread,
     ready,
     scripted,
     status,
@@ -72,7 +72,7 @@ def helper(product: Product, person: Person) -> str:
         return str(provider.models.get_or_create(name="with tools", context_window=64_000, tools=True)[0].pk)
 
     person.caller.post("tasks/", {"title": "Buy cacao", "level": "task"}, expect=201)
-    body = {"name": "Helper", "instructions": "Help.", "tools": [TASKS], "model": elsewhere(model)}
+    body = {"name": "Helper", "instructions": "Help.", "tools": [TASKS], "model": in_thread(model)}
     persona = person.caller.post("personas/", body, expect=201)["id"]
     return f"/c/{person.caller.post('conversations/', {'persona': persona}, expect=201)['id']}/"
 
@@ -97,7 +97,7 @@ def three(product: Product, committed: None) -> list[str]:
         for name in names:
             provider.models.get_or_create(name=name, context_window=8192)
 
-    elsewhere(make)
+    in_thread(make)
     return names
 
 
@@ -105,9 +105,9 @@ def copied(page: Page) -> str:
     return str(page.evaluate("navigator.clipboard.readText()"))
 
 
-def test_an_answer_grows_shows_all_it_holds_is_copied_and_judged(look: Look, helper: str) -> None:
-    page = look.page
-    look.go(helper)
+def test_an_answer_grows_shows_all_it_holds_is_copied_and_judged(screen: Screen, helper: str) -> None:
+    page = screen.page
+    screen.go(helper)
     ready(page)
     page.evaluate(WATCH)
     thinking = {"reasoning": "First this, then that.", **CALL}
@@ -119,7 +119,7 @@ def test_an_answer_grows_shows_all_it_holds_is_copied_and_judged(look: Look, hel
     for fold, inside in ((".thinking", "First this, then that."), (".call details", "Buy cacao")):
         folded = answer(page).locator(fold)
         expect(folded.get_by_text(inside).first).to_be_hidden()
-        look.press(folded.locator("summary"))
+        screen.press(folded.locator("summary"))
         expect(folded.get_by_text(inside).first).to_be_visible()
     expect(answer(page).locator(".call summary")).to_contain_text("done")
     expect(answer(page).locator("math")).to_have_count(2)
@@ -127,108 +127,108 @@ def test_an_answer_grows_shows_all_it_holds_is_copied_and_judged(look: Look, hel
     expect(boxes.nth(0)).to_be_checked()
     expect(boxes.nth(1)).not_to_be_checked()
     for wide in (answer(page).locator(".table"), answer(page).locator(".code pre")):
-        assert wide.evaluate("each => each.scrollWidth > each.clientWidth") or not look.phone  # in itself
-    look.check(answer(page).locator(".code"), answer(page).locator("th").first, page.locator("#composer"))
+        assert wide.evaluate("each => each.scrollWidth > each.clientWidth") or not screen.phone  # in itself
+    screen.check(answer(page).locator(".code"), answer(page).locator("th").first, page.locator("#composer"))
 
-    look.press(answer(page).locator(".code").get_by_role("button", name="Copy"))
+    screen.press(answer(page).locator(".code").get_by_role("button", name="Copy"))
     expect(answer(page).locator(".code").get_by_role("button", name="Copied")).to_be_visible()
     assert copied(page) == CODE
-    look.press(answer(page).locator("[data-copy-answer]"))
+    screen.press(answer(page).locator("[data-copy-answer]"))
     expect(answer(page).locator("[data-copy-answer]")).to_contain_text("Copied")
     assert copied(page) == ALL
 
     good = answer(page).get_by_role("button", name="Good answer")
-    look.press(good)
+    screen.press(good)
     expect(good).to_have_attribute("aria-pressed", "true")
     page.reload()
     expect(good).to_have_attribute("aria-pressed", "true")
     expect(answer(page).locator("math")).to_have_count(2)
 
 
-def test_a_citation_leads_over_its_card_and_the_panel_to_its_source(look: Look, contracts: str) -> None:
-    page = look.page
-    look.go(contracts)
+def test_a_citation_leads_over_its_card_and_the_panel_to_its_source(screen: Screen, contracts: str) -> None:
+    page = screen.page
+    screen.go(contracts)
     ready(page)
     ask(page, "Which clause?", text=CITED)
     expect_complete(page)
     citation, card = answer(page).locator(".citation").first, page.locator("#citation-preview")
-    if look.phone:
+    if screen.phone:
         citation.tap()
     else:
         citation.hover()
     expect(card).to_contain_text(CLAUSE)
     expect(card).to_be_in_viewport(ratio=1)
-    look.check(card)
-    with look.visit.context.expect_page() as source:
-        look.press(card.get_by_role("link", name="contract.txt"))
+    screen.check(card)
+    with screen.visit.context.expect_page() as source:
+        screen.press(card.get_by_role("link", name="contract.txt"))
     expect(source.value.locator("main")).to_contain_text(CLAUSE)
     source.value.close()
 
-    look.press(answer(page).get_by_role("link", name="1 source"))
+    screen.press(answer(page).get_by_role("link", name="1 source"))
     panel = page.locator("#panel")
     expect(panel.get_by_role("heading", name="Sources of this answer")).to_be_focused()
     expect(panel).to_contain_text(CLAUSE)
-    look.check(panel)
-    look.press(panel.get_by_text("Cited 2 times"))
-    look.press(panel.get_by_role("link", name="The fee is limited [1].").first)
+    screen.check(panel)
+    screen.press(panel.get_by_text("Cited 2 times"))
+    screen.press(panel.get_by_role("link", name="The fee is limited [1].").first)
     expect(answer(page)).to_be_focused()
-    expect(panel).to_be_visible(visible=not look.phone)  # there it covers what is quoted
-    if look.phone:
-        look.press(answer(page).get_by_role("link", name="1 source"))
-    look.press(panel.get_by_role("link", name="Those of the whole conversation"))
+    expect(panel).to_be_visible(visible=not screen.phone)  # there it covers what is quoted
+    if screen.phone:
+        screen.press(answer(page).get_by_role("link", name="1 source"))
+    screen.press(panel.get_by_role("link", name="Those of the whole conversation"))
     expect(panel.get_by_role("heading", name="Sources of this conversation")).to_be_visible()
-    look.press(panel.get_by_role("button", name="Close the panel"))
+    screen.press(panel.get_by_role("button", name="Close the panel"))
     expect(panel).to_be_hidden()
 
 
-def test_an_answer_is_stopped_continued_edited_and_written_again(look: Look, three: list[str]) -> None:
-    page = look.page
+def test_an_answer_is_stopped_continued_edited_and_written_again(screen: Screen, three: list[str]) -> None:
+    page = screen.page
     page.reload()  # the page knows the models from now on
     ready(page)
     ask(page, "Go on for long", tokens=4_000, interval=0.02)
     for number in (0, 1):
         expect(answer(page, number).locator(".prose")).to_contain_text("t5")
-        look.press(page.get_by_role("button", name="Stop the answer"))
+        screen.press(page.get_by_role("button", name="Stop the answer"))
         expect(answer(page, number)).to_have_attribute("data-status", "stopped")
         expect(answer(page, number)).to_contain_text("Stopped. What was written is kept.")
         if number == 0:
-            look.press(answer(page).get_by_role("button", name="Continue"))
+            screen.press(answer(page).get_by_role("button", name="Continue"))
             expect(page.get_by_text("You asked to continue.")).to_be_visible()
 
     question = page.locator("article.question").first
-    look.press(question.get_by_role("link", name="Edit"))
+    screen.press(question.get_by_role("link", name="Edit"))
     box = page.get_by_label("Your message, in other words")
     expect(box).to_have_value(re.compile("^Go on for long"))
-    look.check(box)
+    screen.check(box)
     box.fill(scripted("Only a word", text="One word."))
-    look.press(page.locator("form.edit").get_by_role("button", name="Send"))
+    screen.press(page.locator("form.edit").get_by_role("button", name="Send"))
     expect(answer(page)).to_contain_text("One word.")
     expect_complete(page)
     expect(page.locator("article")).to_have_count(2)
 
-    look.press(answer(page).get_by_role("button", name="Answer again with another model"))
+    screen.press(answer(page).get_by_role("button", name="Answer again with another model"))
     menu = page.get_by_role("form", name="Answer again with")
-    look.check(menu)
-    look.press(model_to_answer_again(menu, three[1]))
+    screen.check(menu)
+    screen.press(model_to_answer_again(menu, three[1]))
     expect(answer(page)).to_contain_text("From b.")
     expect_complete(page)
     expect(answer(page).locator(".by")).to_have_text(three[1])
 
-    look.press(answer(page).get_by_role("button", name="Previous version"))
+    screen.press(answer(page).get_by_role("button", name="Previous version"))
     expect(answer(page)).to_contain_text("One word.")
     expect(answer(page).get_by_role("group", name="Versions")).to_contain_text("1/2")
-    look.press(question.get_by_role("button", name="Previous version"))
+    screen.press(question.get_by_role("button", name="Previous version"))
     expect(answer(page, 0)).to_contain_text("t5")
     expect(page.locator("article")).to_have_count(4)
-    look.check()
+    screen.check()
 
 
-def test_models_answer_side_by_side_and_one_is_gone_on_with(look: Look, three: list[str]) -> None:
-    page = look.page
+def test_models_answer_side_by_side_and_one_is_gone_on_with(screen: Screen, three: list[str]) -> None:
+    page = screen.page
     page.reload()  # the page knows the models from now on
     ready(page)
     choose_models(page, *three)
-    look.check(who_answers(page))
+    screen.check(who_answers(page))
     expect(who_answers(page)).to_contain_text("Three answer at once at most.")
     expect(who_answers(page).get_by_role("checkbox", name="scripted", checked=False).first).to_be_disabled()
     page.keyboard.press("Escape")
@@ -237,10 +237,10 @@ def test_models_answer_side_by_side_and_one_is_gone_on_with(look: Look, three: l
     columns, tabs = page.locator(".columns article"), page.get_by_role("tab")
     expect(columns).to_have_text([re.compile(f"From {each}") for each in "abc"])
     expect(page.get_by_role("button", name="Send")).to_be_visible()
-    if look.phone:
+    if screen.phone:
         expect(tabs).to_have_text(three)
         for shown in (2, 1):
-            look.press(tabs.nth(shown))
+            screen.press(tabs.nth(shown))
             for number in range(3):
                 expect(columns.nth(number)).to_be_visible(visible=number == shown)
     else:
@@ -248,33 +248,33 @@ def test_models_answer_side_by_side_and_one_is_gone_on_with(look: Look, three: l
         places = [each.bounding_box() for each in columns.all()]
         assert len({place["y"] for place in places if place}) == 1
         assert len({place["x"] for place in places if place}) == 3
-    look.check(columns.nth(1))
-    look.press(columns.nth(1).get_by_role("button", name="Go on with this one"))
+    screen.check(columns.nth(1))
+    screen.press(columns.nth(1).get_by_role("button", name="Go on with this one"))
     expect(columns.nth(1)).to_contain_text("The conversation goes on from here.")
     field(page).fill("Onwards")
-    look.press(page.get_by_role("button", name="Send"))
+    screen.press(page.get_by_role("button", name="Send"))
     expect(page.locator(".columns")).to_have_count(0)
     expect_complete(page)
     expect(answer(page, 0)).to_contain_text("From b.")
     expect(answer(page, 0).get_by_role("group", name="Versions")).to_contain_text("2/3")
-    look.check()
+    screen.check()
 
 
-def test_a_conversation_is_led_by_keys_alone(look: Look, contracts: str, three: list[str]) -> None:
-    page, keys = look.page, Keys(look.page)
-    caller = look.visit.person.caller
+def test_a_conversation_is_led_by_keys_alone(screen: Screen, contracts: str, three: list[str]) -> None:
+    page, keys = screen.page, Keys(screen.page)
+    caller = screen.visit.person.caller
     uploaded(caller, "annex.txt", "Annex A.")
     caller.post("prompts/", {"name": "Letter", "text": "Write to {{who}}."}, expect=201)
-    look.go(contracts)
+    screen.go(contracts)
     ready(page)
-    put_together_by_keys(look, keys)
+    put_together_by_keys(screen, keys)
 
     keys.to("Your message", back=True)
     keys.press("Control+a")
     keys.write(scripted("Go on for long", tokens=4_000, interval=0.02))
     keys.open("Send")
     expect(answer(page).locator(".prose")).to_contain_text("t5")
-    if look.phone:
+    if screen.phone:
         keys.to("Your message")
     keys.open("Stop the answer")
     expect(answer(page)).to_have_attribute("data-status", "stopped")
@@ -295,15 +295,15 @@ def test_a_conversation_is_led_by_keys_alone(look: Look, contracts: str, three: 
     keys.open("Send")
     expect(answer(page)).to_contain_text("The fee is limited")
     expect_complete(page)
-    read_by_keys(look, keys)
-    asked_elsewhere_by_keys(look, keys, three[0])
-    look.check()
+    read_by_keys(screen, keys)
+    asked_elsewhere_by_keys(screen, keys, three[0])
+    screen.check()
 
 
-def put_together_by_keys(look: Look, keys: Keys) -> None:
+def put_together_by_keys(screen: Screen, keys: Keys) -> None:
     """A message from a saved prompt that asks for something, with a file."""
-    page = look.page
-    if look.phone:
+    page = screen.page
+    if screen.phone:
         keys.to("Your message")
     expect(field(page)).to_be_focused()
     keys.write("/lett")
@@ -340,9 +340,9 @@ def put_together_by_keys(look: Look, keys: Keys) -> None:
     expect(page.locator(".who-opener")).to_be_focused()
 
 
-def read_by_keys(look: Look, keys: Keys) -> None:
+def read_by_keys(screen: Screen, keys: Keys) -> None:
     """What stands under an answer that cites something."""
-    page, panel = look.page, look.page.locator("#panel")
+    page, panel = screen.page, screen.page.locator("#panel")
     page.locator(".answer").last.focus()
     keys.open("1")
     expect(panel.locator("#source-1")).to_be_focused()
@@ -373,9 +373,9 @@ def read_by_keys(look: Look, keys: Keys) -> None:
     expect(answer(page).get_by_role("button", name="Answer again with another model")).to_be_focused()
 
 
-def asked_elsewhere_by_keys(look: Look, keys: Keys, model: str) -> None:
+def asked_elsewhere_by_keys(screen: Screen, keys: Keys, model: str) -> None:
     """Another model goes on, and the conversation leaves its project."""
-    page = look.page
+    page = screen.page
     opener = page.locator(".who-opener")
     keys.open("Model and persona")
     expect(page.locator("#who [data-all-models]")).to_have_count(0)  # of many, all are there
