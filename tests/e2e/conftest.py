@@ -119,7 +119,7 @@ class Visit:
 
     def sign_in(self) -> Page:
         """With a session that is there already; signing in by hand, as `enter` does, takes a second each time."""
-        key = in_thread(self._session)
+        key = in_thread(self.session)
         self.context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": key, "url": self.product.url}])
         self.page.goto(self.product.url + "/")
         return self._signed_in()
@@ -132,7 +132,8 @@ class Visit:
         self.page.get_by_role("button", name="Sign in").click()
         return self._signed_in()
 
-    def _session(self) -> str:
+    def session(self) -> str:
+        """Return the key of a new session of the person."""
         client = Client()
         client.force_login(User.objects.get(pk=self.person.user.pk))
         return client.cookies[settings.SESSION_COOKIE_NAME].value

@@ -189,7 +189,7 @@ def test_answers_side_by_side_fit(three: list[str], screen: Screen) -> None:
     expect(answer(page, 0)).to_contain_text("From a.")
 
 
-def test_a_conversation_is_led_by_keys_alone(contracts: str, screen: Screen) -> None:
+def test_a_conversation_is_led_by_keys_alone(contracts: str, three: list[str], screen: Screen) -> None:
     page, keys, caller = screen.page, Keys(screen.page), screen.visit.person.caller
     place = caller.post("conversations/", {"project": contracts}, expect=201)["id"]
     screen.go(f"/c/{place}/")

@@ -1,4 +1,7 @@
-"""Whole ways through what is done with conversations: listed, found, taken out and brought in, each in four looks."""
+"""Menus, search, links and exports of conversations on a desktop and on a phone, also by keys alone.
+
+The tests of one thing at a time (`test_side.py`, `test_side_live.py`) hold what the controls do.
+"""
 
 import json
 from pathlib import Path
@@ -6,9 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import FilePayload, Locator, expect
 
-from tests.chat.exports import as_json, as_zip, branched, claude
+from tests.chat.exports import as_json, as_zip, branched
 from tests.e2e.axe_steps import violations
-from tests.e2e.conftest import OpenBrowser, Screen, answer, field, ready
+from tests.e2e.conftest import OpenBrowser, Screen, Visit, answer, ready
 from tests.e2e.key_steps import FOCUSED, Keys
 from tests.product import Caller
 
@@ -18,7 +21,7 @@ LONG = "\n\n".join(f"Line {line}." for line in range(40))
 
 
 def talk(caller: Caller, title: str, *questions: str, text: str = "Well.") -> str:
-    """A conversation of this title, answered with `text` each time; its id."""
+    """Return the id of a new conversation of this title, in which each question was answered with `text`."""
     place = caller.conversation()
     for question in questions:
         caller.ended(caller.ask(question, {"text": text}, place)["id"])
@@ -27,7 +30,7 @@ def talk(caller: Caller, title: str, *questions: str, text: str = "Well.") -> st
 
 
 def options(screen: Screen, title: str) -> Locator:
-    """The menu of a conversation in the list."""
+    """Open the menu of a conversation in the list and return it."""
     row = screen.side().locator("#side-list li").filter(has_text=title)
     if not screen.phone:
         row.hover()
@@ -38,31 +41,23 @@ def options(screen: Screen, title: str) -> Locator:
     return menu
 
 
-def test_conversations_are_named_put_away_deleted_brought_back_and_found(screen: Screen) -> None:
+def test_the_menus_of_a_conversation_and_the_search_fit(screen: Screen) -> None:
     page, caller = screen.page, screen.visit.person.caller
-    talk(caller, "Pears", "pears")
-    talk(caller, "Plums", "plums")
-    apples = talk(caller, "Apples", "Hợp đồng thuê nhà", "more", "and more", text=LONG)
+    caller.post("conversations/", {"title": "Plums"}, expect=201)
+    apples = talk(caller, "Apples", "Hợp đồng thuê nhà", "more", text=LONG)
     screen.go(f"/c/{apples}/")
     ready(page)
     titles = page.locator("#side-list")
     expect(titles).to_be_visible(visible=not screen.phone)
-
     menu = options(screen, "Apples")
     screen.check(menu)
     menu.get_by_label("Title").fill("Fruit & more")
     screen.press(menu.get_by_role("button", name="Rename"))
-    expect(titles).to_contain_text("Fruit & more")
     expect(page.get_by_role("heading", name="Fruit & more")).to_be_attached()
-    screen.press(options(screen, "Pears").get_by_role("button", name="Archive", exact=True))
-    expect(titles).not_to_contain_text("Pears")
     screen.press(screen.side().get_by_role("link", name="Archived"))
-    expect(titles).to_contain_text("Pears")
-    screen.press(screen.side().get_by_role("link", name="By time"))
-    expect(titles).to_contain_text("Plums")
-
-    screen.press(options(screen, "Plums").get_by_role("button", name="Delete", exact=True))
     expect(titles).not_to_contain_text("Plums")
+    screen.press(screen.side().get_by_role("link", name="By time"))
+    screen.press(options(screen, "Plums").get_by_role("button", name="Delete", exact=True))
     toast = page.get_by_role("status").filter(has_text="was deleted")
     screen.check(toast, page.locator("#side"))
     screen.press(toast.get_by_role("button", name="Undo"))
@@ -77,19 +72,25 @@ def test_conversations_are_named_put_away_deleted_brought_back_and_found(screen:
     expect(hit.locator("mark").first).to_have_text("Hợp")
     screen.check(hit)
     screen.press(hit)
-    found = page.locator("article.question:target")
-    expect(found).to_contain_text("Hợp đồng")
-    expect(found).to_be_in_viewport()
-    screen.check(found)
+    target = page.locator("article.question:target")
+    expect(target).to_contain_text("Hợp đồng")
+    expect(target).to_be_in_viewport()
+    screen.check(target)
 
 
-def test_a_conversation_is_shared_by_a_link_until_that_ends(screen: Screen, visit: OpenBrowser) -> None:
+def test_a_conversation_is_shared_taken_out_and_another_one_brought_in(screen: Screen, visit: OpenBrowser) -> None:
     page = screen.page
     place = talk(screen.visit.person.caller, "The fee", "Which clause?", text="**Clause 7** and `more`.")
     screen.go(f"/c/{place}/")
     ready(page)
     screen.press(page.get_by_role("link", name="Options of this conversation"))
     screen.check(page.locator("#menu"))
+    for name, begins in (("Export as Markdown", "# The fee"), ("Export as JSON", "{")):
+        with page.expect_download() as download:
+            screen.press(page.locator("#menu").get_by_role("link", name=name))
+        content = Path(download.value.path()).read_text()
+        assert content.startswith(begins) and "**Clause 7**" in content
+    assert json.loads(content)
     screen.press(page.locator("#menu").get_by_role("link", name="Share by link…"))
     dialog = page.get_by_role("dialog", name="Share by link")
     screen.check(dialog.get_by_label("Password"))
@@ -101,61 +102,45 @@ def test_a_conversation_is_shared_by_a_link_until_that_ends(screen: Screen, visi
     expect(dialog.get_by_role("button", name="Copied")).to_be_visible()
     address = link.input_value()
     assert page.evaluate("navigator.clipboard.readText()") == address
+    seen_by_a_stranger(screen, visit(**screen.options), address)
+    page.keyboard.press("Escape")
+    import_a_conversation(screen)
 
-    opened = visit(**screen.options)
+
+def seen_by_a_stranger(screen: Screen, opened: Visit, address: str) -> None:
+    """The page of a link, and of one that leads nowhere any more."""
     stranger = Screen(opened, opened.page, screen.options)
     stranger.page.goto(address)
     expect(answer(stranger.page).locator("strong")).to_have_text("Clause 7")
-    expect(field(stranger.page)).to_have_count(0)
     stranger.press(stranger.page.get_by_text("What the model saw"))
     expect(stranger.page.get_by_role("row", name="Instructions")).to_be_visible()
     stranger.check(answer(stranger.page), stranger.page.locator(".bubble"))
-    screen.press(dialog.get_by_role("button", name="End this link"))
-    expect(page.get_by_text("No link leads here.")).to_be_visible()
-    stranger.visit.expected.append("404 (Not Found)")
+    screen.press(screen.page.get_by_role("button", name="End this link"))
+    expect(screen.page.get_by_text("No link leads here.")).to_be_visible()
+    opened.expected.append("404 (Not Found)")
     stranger.page.reload()
     expect(stranger.page.get_by_role("heading", name="There is nothing here")).to_be_visible()
     stranger.check()
 
 
-def test_conversations_are_taken_out_and_brought_in(screen: Screen) -> None:
+def import_a_conversation(screen: Screen) -> None:
     page = screen.page
-    place = talk(screen.visit.person.caller, "The fee", "Which clause?", text="**Clause 7**.")
-    screen.go(f"/c/{place}/")
-    ready(page)
-    screen.press(page.get_by_role("link", name="Options of this conversation"))
-    for name, begins in (("Export as Markdown", "# The fee"), ("Export as JSON", "{")):
-        with page.expect_download() as download:
-            screen.press(page.locator("#menu").get_by_role("link", name=name))
-        content = Path(download.value.path()).read_text()
-        assert content.startswith(begins) and "**Clause 7**." in content
-    assert json.loads(content)
-    page.keyboard.press("Escape")
-
     screen.press(screen.side().get_by_role("link", name="Settings"))
-    tab = page.get_by_role("navigation", name="Settings").get_by_role("link", name="Import and export")
-    screen.press(tab)
-    chatgpt = FilePayload(name="chatgpt.zip", mimeType="application/zip", buffer=as_zip(as_json(branched())))
-    other = FilePayload(name="conversations.json", mimeType="application/json", buffer=as_json(claude()))
-    exports = {"From elsewhere": chatgpt, "With Claude": other}
-    for title, export in exports.items():
-        expect(tab).to_have_attribute("aria-current", "page")
-        page.get_by_label("Export", exact=True).set_input_files(export)
-        screen.press(page.get_by_role("button", name="Import", exact=True))
-        expect(page.get_by_text("Imported: 1. Here already: 0. Skipped: 0.")).to_be_visible()
-        screen.check()
-        brought = page.locator("main").get_by_role("link", name=title)
-        if title == "From elsewhere":
-            screen.press(tab)
-    screen.press(brought)
-    expect(answer(page, 0)).to_contain_text("Found it.")
+    screen.press(page.get_by_role("navigation", name="Settings").get_by_role("link", name="Import and export"))
+    export = FilePayload(name="chatgpt.zip", mimeType="application/zip", buffer=as_zip(as_json(branched())))
+    page.get_by_label("Export", exact=True).set_input_files(export)
+    screen.press(page.get_by_role("button", name="Import", exact=True))
+    expect(page.get_by_text("Imported: 1. Here already: 0. Skipped: 0.")).to_be_visible()
+    screen.check()
+    screen.press(page.locator("main").get_by_role("link", name="From elsewhere"))
+    expect(answer(page, 0)).to_be_visible()
     screen.check()
     expect(screen.side().locator("#side-list")).to_contain_text("From elsewhere")
 
 
 def test_conversations_are_organised_by_keys_alone(screen: Screen) -> None:
     page, keys, caller = screen.page, Keys(screen.page), screen.visit.person.caller
-    talk(caller, "Pears", "pears")
+    caller.post("conversations/", {"title": "Pears"}, expect=201)
     apples = talk(caller, "Apples", "apples")
     screen.go(f"/c/{apples}/")
     ready(page)
