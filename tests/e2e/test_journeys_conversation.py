@@ -28,7 +28,7 @@ from tests.e2e.conftest import (
 )
 from tests.e2e.file_steps import chip, text_file
 from tests.e2e.key_steps import FOCUSED, Keys
-from tests.product import Product, until
+from tests.product import Product
 from tests.projects.uploads import uploaded
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -69,7 +69,7 @@ def contracts(person: Person) -> str:
 
 @pytest.fixture
 def answered(product: Product, person: Person, contracts: str) -> str:
-    """The path of a conversation with an answer of all kinds of content, and with one that was stopped."""
+    """The path of a conversation with an answer of all kinds of content."""
 
     def model() -> str:
         provider = Model.objects.get(name="scripted").provider
@@ -82,10 +82,6 @@ def answered(product: Product, person: Person, contracts: str) -> str:
     place = caller.post("conversations/", {"persona": persona, "project": contracts}, expect=201)["id"]
     thinking = {"reasoning": "First this, then that.", **CALL}
     caller.ended(caller.ask("Show me everything", {"steps": [thinking, {"text": ALL}]}, place)["id"])
-    turn = caller.ask("Go on for long", {"tokens": 4_000, "interval": 0.02}, place)["id"]
-    until(lambda: caller.turn(turn)["status"] == "running", "the answer is being written")
-    caller.post(f"turns/{turn}/stop/")
-    caller.ended(turn)
     return f"/c/{place}/"
 
 
@@ -107,9 +103,7 @@ def test_an_answer_and_all_that_opens_on_it_fit(answered: str, screen: Screen) -
     page = screen.page
     screen.go(answered)
     ready(page)
-    expect(answer(page)).to_contain_text("Stopped. What was written is kept.")
-    screen.check(page.locator("#composer"))
-    shown = answer(page, 0)
+    shown = answer(page)
     for fold, inside in ((".thinking", "First this, then that."), (".call details", "Buy cacao")):
         folded = shown.locator(fold)
         expect(folded.get_by_text(inside).first).to_be_hidden()
@@ -118,7 +112,7 @@ def test_an_answer_and_all_that_opens_on_it_fit(answered: str, screen: Screen) -
     expect(shown.locator("math")).to_have_count(2)
     for wide in (shown.locator(".table"), shown.locator(".code pre")):
         assert wide.evaluate("each => each.scrollWidth > each.clientWidth") or not screen.phone  # in itself
-    screen.check(shown.locator(".code"), shown.locator("th").first)
+    screen.check(shown.locator(".code"), shown.locator("th").first, page.locator("#composer"))
     good = shown.get_by_role("button", name="Good answer")
     screen.press(good)
     expect(good).to_have_attribute("aria-pressed", "true")
@@ -130,11 +124,12 @@ def test_an_answer_and_all_that_opens_on_it_fit(answered: str, screen: Screen) -
     screen.check(page.get_by_role("form", name="Answer again with"))
     page.keyboard.press("Escape")
     sources_open(screen)
+    stopped_and_continued(screen)
 
 
 def sources_open(screen: Screen) -> None:
     """The card of a citation and the panel of sources."""
-    page, shown = screen.page, answer(screen.page, 0)
+    page, shown = screen.page, answer(screen.page)
     citation, card = shown.locator(".citation").first, page.locator("#citation-preview")
     if screen.phone:
         citation.tap()
@@ -155,6 +150,20 @@ def sources_open(screen: Screen) -> None:
     screen.press(panel.get_by_role("link", name="The fee is limited [1].").first)
     expect(shown).to_be_focused()
     expect(panel).to_be_visible(visible=not screen.phone)  # on a phone it would cover what is quoted
+
+
+def stopped_and_continued(screen: Screen) -> None:
+    page = screen.page
+    field(page).fill(scripted("Go on for long", tokens=4_000, interval=0.02))
+    screen.press(page.get_by_role("button", name="Send"))
+    for number in (1, 2):
+        expect(answer(page, number).locator(".prose")).to_contain_text("t5")
+        screen.press(page.get_by_role("button", name="Stop the answer"))
+        expect(answer(page, number)).to_contain_text("Stopped. What was written is kept.")
+        screen.check()
+        if number == 1:
+            screen.press(answer(page).get_by_role("button", name="Continue"))
+            expect(page.get_by_text("You asked to continue.")).to_be_visible()
 
 
 def test_answers_side_by_side_fit(three: list[str], screen: Screen) -> None:
