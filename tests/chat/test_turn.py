@@ -27,13 +27,13 @@ def test_an_answer_streams_in_order_and_is_stored_as_it_was_sent(caller: Caller)
     assert stored["usage"]["output"] > 0
 
 
-def test_many_answers_at_once_arrive_whole_and_in_order(caller: Caller, application: Application) -> None:
+def test_many_answers_at_once_arrive_whole_and_in_order(caller: Caller, product: Product) -> None:
     script = {"tokens": 100, "interval": 0.02, "ttft": 0.05}
     wanted = expected_text(script)
     places = [caller.conversation() for _ in range(40)]
 
     def one(place: str) -> tuple[bool, bool]:
-        own = Caller(application, caller.token)
+        own = Caller(product, caller.token)
         turn = own.ask("Count.", script, place)
         events = list(own.events(turn["id"]))
         text = "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
