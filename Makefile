@@ -69,7 +69,7 @@ coverage: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m pytest -n 3 -m "not browser and not product" --cov --cov-report=term
 
 fuzz: $(INSTALLED_TO_TEST)
-	FUZZ_EXAMPLES=40 $(BIN)/python -m pytest -n 2 tests/config/test_fuzz.py
+	FUZZ_EXAMPLES=40 CONTEXT_EXAMPLES=400 $(BIN)/python -m pytest -n 2 tests/config/test_fuzz.py tests/chat/context/test_properties.py
 
 bench: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m scripts.bench

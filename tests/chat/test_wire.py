@@ -91,6 +91,7 @@ class Checked:
         return frames
 
 
+@pytest.mark.smoke
 @product_test
 def test_what_the_socket_carries_is_as_the_document_says(
     product: Product, person: Person, guarded: Diary, contract: Any, scripted_model_row: Model
@@ -141,6 +142,7 @@ def test_what_the_socket_carries_is_as_the_document_says(
     assert {*EventType, *events.NOTICES} - rest <= socket.seen
 
 
+@pytest.mark.smoke
 @product_test
 def test_what_sse_carries_is_what_the_socket_carries(product: Product, person: Person, contract: Any) -> None:
     caller = person.caller

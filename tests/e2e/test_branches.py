@@ -43,6 +43,7 @@ def side_by_side(page: Page, names: list[str], question: str) -> None:
     expect(page.get_by_role("button", name="Send")).to_be_visible()
 
 
+@pytest.mark.smoke
 def test_a_question_is_edited_in_its_place_and_the_old_one_is_a_click_away(page: Page) -> None:
     ask(page, "First words", text="First answer.")
     expect_complete(page)

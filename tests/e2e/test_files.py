@@ -113,6 +113,7 @@ def test_the_mark_stands_over_the_words_of_a_scan(page: Page, person: Person) ->
     assert all(abs(at - edge / 100) <= 2 for at, edge in zip(box, place, strict=True))
 
 
+@pytest.mark.smoke
 def test_a_file_goes_with_a_message_and_the_plan_counts_it(page: Page) -> None:
     expect(page.locator(".plan-line")).to_contain_text("fit")
     edge = page.locator("#plan-bar .group-files")

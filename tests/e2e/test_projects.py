@@ -77,7 +77,8 @@ def expect_in_time(page: Page, condition: object) -> None:
     raise AssertionError("the search never found the file")
 
 
-def test_instructions_and_persona_are_saved(page: Page) -> None:
+def test_instructions_and_persona_are_saved(page: Page, person: Person) -> None:
+    person.caller.post("personas/", {"name": "Lawyer", "instructions": "You are a lawyer."}, expect=201)
     make(page, "Contracts")
     page.get_by_label("Instructions for every conversation").fill("Answer as a lawyer.\nQuote clauses.")
     page.get_by_role("button", name="Save").click()
@@ -89,6 +90,11 @@ def test_instructions_and_persona_are_saved(page: Page) -> None:
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", name="Agreements")).to_be_visible()
     expect(page.get_by_text("version 2")).to_be_visible()  # only other instructions make a new one
+    persona = page.get_by_label("Persona")
+    persona.select_option(label="Lawyer")
+    page.get_by_role("button", name="Save").click()
+    page.reload()
+    expect(persona.locator("option:checked")).to_have_text("Lawyer")
 
 
 def test_who_saves_over_somebody_elses_instructions_is_told(visit: OpenBrowser) -> None:
@@ -152,6 +158,7 @@ def test_who_is_invited_stands_among_the_members_until_they_come(visit: OpenBrow
     expect(row.get_by_role("button", name="Remove")).to_be_visible()
 
 
+@pytest.mark.smoke
 def test_a_conversation_starts_in_the_project(page: Page) -> None:
     make(page, "Contracts")
     link = page.locator("main").get_by_role("link", name="New conversation")
