@@ -260,6 +260,14 @@ def persona_form(owner: User, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.django_db
+def test_a_reminder_of_personas_is_saved(admin_client: Client) -> None:
+    form = {"text": "Cite clauses.", "scope": "persona", "position": 0, "enabled": "on"}
+    admin_client.post(reverse("admin:personas_reminder_add"), form)
+    reminder = Reminder.objects.get(text="Cite clauses.")
+    assert (reminder.scope, reminder.enabled) == (Reminder.Scope.PERSONA, True)
+
+
+@pytest.mark.django_db
 def test_a_persona_of_the_workspace_is_edited_and_versioned(admin_client: Client, admin_user: User) -> None:
     used = Reminder.objects.create(text="Be kind.", scope=Reminder.Scope.PERSONA)
     lists = {"tools": ["search_files", "open_url"], "starter_messages": "Shorten this, please:\r\nAnd this:"}
