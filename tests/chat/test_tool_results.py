@@ -1,5 +1,6 @@
 """Results of tools that are long: planned by the room that is left, kept whole, read on in, gone with their place."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -344,3 +345,30 @@ def test_a_result_of_a_deleted_message_is_read_no_more(
     person.caller.http.patch(f"messages/{question}/", json={"mark": "excluded"}).raise_for_status()
     turns.ask(calls(("read_result", {"result": str(kept.pk)})), ANSWER)
     assert "There is no such result" in turns.results(1)[-1]
+
+
+def test_a_kept_page_is_read_on_in_under_the_number_that_it_is_cited_by(
+    application: Application, person: Person, served: Callable[..., ToolServer], model_of: Callable[[int], Model]
+) -> None:
+    row = served(BIG)
+    turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(64_000))
+    turn = turns.ask(ANSWER)
+    conversation = Conversation.objects.get(pk=turns.place)
+    Conversation.objects.filter(pk=turns.place).update(documents={"https://example.org/": 7})
+    text = "The tide is high. " * 1_000
+    kept = ToolResult.objects.create(
+        owner=person.user,
+        conversation=conversation,
+        message_id=turn["message"],
+        tool="open_url",
+        title="Tides",
+        url="https://example.org/",
+        text=text,
+        size=len(text),
+        characters=len(text),
+    )
+    turns.ask(calls(("read_result", {"result": str(kept.pk), "start": 12_000})), ANSWER)
+    [document] = json.loads(turns.results(1)[-1])["documents"]
+    assert (document["document"], document["title"]) == (7, "Tides")
+    assert document["contents"] == text[12_000:]
+    assert "characters 12000 to 18000 of 18000, the end of what is kept" in document["metadata"]
