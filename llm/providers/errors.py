@@ -212,6 +212,7 @@ _MOST_TOOLS = re.compile(
     re.IGNORECASE,
 )
 MAX_WORDS = 20_000  # characters of an error that are searched for tools
+MAX_DEPTH = 8  # of its JSON
 
 
 def refused_tools(body: Any) -> frozenset[str | int]:
@@ -230,16 +231,18 @@ def most_tools(body: Any) -> int | None:
     return int(next(number for number in match.groups() if number)[:6]) if match else None
 
 
-def _words(body: Any) -> str:
+def _words(body: Any, depth: int = 0) -> str:
     """All texts of an error's JSON, the places that validators give as lists joined by dots."""
     if isinstance(body, str):
         return body[:MAX_WORDS]
+    if depth >= MAX_DEPTH:
+        return ""
     if isinstance(body, Mapping):
-        return "\n".join(_words(each) for each in body.values())[:MAX_WORDS]
+        return "\n".join(_words(each, depth + 1) for each in list(body.values())[:100])[:MAX_WORDS]
     if isinstance(body, list):
         if body and all(isinstance(each, str | int) for each in body):
-            return ".".join(str(each) for each in body)[:MAX_WORDS]
-        return "\n".join(_words(each) for each in body[:100])[:MAX_WORDS]
+            return ".".join(str(each) for each in body[:100])[:MAX_WORDS]
+        return "\n".join(_words(each, depth + 1) for each in body[:100])[:MAX_WORDS]
     return ""
 
 

@@ -1,5 +1,6 @@
 """Providers that refuse one tool, or too many: the request is sent again without, and says so."""
 
+import json
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ GOOD = {"type": "object", "properties": {"a": {"type": "string"}}}
 NO_ITEMS = {"type": "object", "properties": {"list": {"type": "array"}}}  # OpenAI refuses that
 SPACE = {"type": "object", "properties": {"a b": {"type": "string"}}}  # and Anthropic that
 ANSWER = {"text": "Done."}
+NESTED = json.loads("[" * 900 + '"tool x"' + "]" * 900)
 
 
 def tools(*schemas: dict[str, Any]) -> tuple[ToolDefinition, ...]:
@@ -98,8 +100,9 @@ async def test_what_was_left_out_in_vain_is_not_remembered(connect: Connect, scr
         ({"error": {"message": "Invalid 'messages[0].tool_calls[1].function.arguments': bad"}}, set()),
         ("nothing of the kind", set()),
         (None, set()),
+        (NESTED, set()),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_what_an_error_says_of_tools_is_read(body: Any, named: set[str | int]) -> None:
     assert {each for each in refused_tools(body) if each != "arguments"} >= named
