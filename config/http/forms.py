@@ -27,7 +27,7 @@ from core.permissions import signed_out
 from core.requests import FORM_SUBMISSION
 
 LOCATION, STORED = "Form-Location", "Form-Stored"
-ANSWER = "answer"  # the parameter of an address that names a stored page
+ANSWER = "form-answer"  # the parameter of an address that names a stored page
 KEPT_FOR = 60  # seconds; the script asks for the page at once
 LARGEST = 4 * 1024 * 1024  # bytes of a page that is stored
 HEADERS = ("Content-Type", "Content-Security-Policy", "Cache-Control", "Retry-After")

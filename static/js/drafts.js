@@ -422,7 +422,16 @@ document.body.addEventListener("htmx:afterSettle", ({ detail: { requestConfig } 
 
 // --- the page as it came ---
 
+/** The answer to a form has an address that works once: a reload, and a form without an address, want that of the page. */
+function cleanAddress() {
+  const address = new URL(location.href);
+  if (!address.searchParams.has("form-answer")) return;
+  address.searchParams.delete("form-answer");
+  history.replaceState(history.state, "", address);
+}
+
 if (person) {
+  cleanAddress();
   removeOld();
   for (const form of formsIn()) restore(form);
   addEventListener("load", openAgain); // by then htmx listens

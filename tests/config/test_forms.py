@@ -52,7 +52,7 @@ def test_a_secret_that_is_shown_once_is_shown(client: Client, alice: User) -> No
     fields = {"name": "mine", "password": PASSWORD, "scopes": ["chat"], "days": "30"}
     sent = client.post("/settings/tokens/?why=x", fields, headers=SCRIPT)
     assert (sent.status_code, sent["Form-Stored"]) == (204, "yes"), client.get(sent["Form-Location"]).text
-    assert sent["Form-Location"].startswith("/settings/tokens/?why=x&answer=")
+    assert sent["Form-Location"].startswith("/settings/tokens/?why=x&form-answer=")
     page = client.get(sent["Form-Location"])
     assert ApiToken.objects.filter(user=alice, name="mine").exists()
     assert page.status_code == 200 and "mine" in page.text
