@@ -20,6 +20,7 @@ SECRET_KEY = env.str("SECRET_KEY", default="") or paths.secret_key(DATA_DIR)
 # Provider keys are encrypted with this; by default a key derived from SECRET_KEY. Several, comma-separated, rotate.
 ENCRYPTION_KEYS = env.list("ENCRYPTION_KEYS", default=[SECRET_KEY])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_FAILURE_VIEW = "config.http.health.csrf_failed"
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
@@ -58,6 +59,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "config.static_files.CollectedFilesMiddleware",
     "config.http.middleware.PageCompressionMiddleware",
+    "config.http.forms.ScriptedFormMiddleware",
     "config.http.middleware.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",

@@ -23,7 +23,8 @@ def settings(page: Page, tab: str = "Preferences") -> None:
 
 
 def save(page: Page) -> None:
-    page.get_by_role("button", name="Save").click()
+    with page.expect_navigation():  # the page before may say so, too
+        page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_contain_text("Saved")
 
 
