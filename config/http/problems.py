@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from chat.openai_api.errors import refusal
 from config.http.patience import Silent
-from core.errors import ProductError
+from core.errors import ProductError, shortened
 from core.i18n import translated
 from core.requests import with_headers
 
@@ -39,6 +39,9 @@ TITLES = {
     502: _("Model provider failed"),
     503: _("Not available"),
 }
+MOST_ERRORS = 20  # of one request that are listed
+LONGEST_ECHO = 800  # characters of one of them; the longest sentence of ours lists the fields of the workspace
+LONGEST_NAME = 200  # characters of the member's name
 
 
 class Request(HttpRequest):
@@ -108,11 +111,13 @@ def handle(exception: Exception, context: dict[str, Any]) -> Response | None:
     response = exception_handler(exception, cast("ExceptionHandlerContext", context))
     if response is None:
         return None
-    errors = response.data["errors"]
+    errors = response.data["errors"][:MOST_ERRORS]
     invalid = response.data["type"] == "validation_error"
     code = "invalid" if invalid else errors[0]["code"]
     for error in errors:
-        error["detail"] = translated(error["detail"])
+        # Django REST framework repeats what was sent: a choice, an id, the name of a member.
+        error["detail"] = translated(shortened(error["detail"], LONGEST_ECHO))
+        error["attr"] = error["attr"] and shortened(error["attr"], LONGEST_NAME)
     detail = "; ".join(f"{error['attr']}: {error['detail']}" if error["attr"] else error["detail"] for error in errors)
     headers = {name: value for name, value in response.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")}
     body = problem(request, response.status_code, code, detail, errors if invalid else None)
