@@ -13,6 +13,7 @@ from django_htmx.middleware import HtmxDetails
 from drf_standardized_errors.handler import exception_handler
 from drf_standardized_errors.types import ExceptionHandlerContext
 from psycopg_pool import PoolTimeout
+from redis.exceptions import RedisError
 from rest_framework.response import Response
 
 from chat.openai_api.errors import refusal
@@ -69,13 +70,16 @@ def problem(
 
 
 def foreseen(exception: Exception) -> Exception:
-    """What Django raises while a body is read, or for want of a connection to the database, as an error of ours;
-    anything else as it is."""
+    """Return an error of ours for what Django raises while a body is read, and for a database or a Redis that cannot be
+    reached; any other exception as it is."""
     if isinstance(exception, RequestDataTooBig):
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1_048_576
         return ProductError("too_large", f"The request is larger than {limit} MiB. Send less at once.", status=413)
     if isinstance(exception, RecursionError) and "decoding a JSON" in str(exception):
         return ProductError("parse_error", "The JSON is nested too deeply. Send it flatter.")
+    if isinstance(exception, RedisError):
+        detail = "The server cannot reach Redis, which it needs for this. Try again in a few seconds."
+        return ProductError("unavailable", detail, status=503, retry_after=5)
     if isinstance(exception, OperationalError) and isinstance(exception.__cause__, PoolTimeout | Silent):
         detail = "The server has too much to do, or cannot reach its database. Try again in a few seconds."
         return ProductError("unavailable", detail, status=503, retry_after=5)
