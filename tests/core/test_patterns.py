@@ -117,7 +117,16 @@ def test_every_pattern_of_the_product_is_linear() -> None:
 
 @pytest.mark.parametrize(
     "source",
-    [r"(a+)+b", r"(?:a|a)*b", r"a*a*a*b", r"x.*y.*z", r"<[^>]*>", r"\s+$", r"“(.*?)” is (.*?) not (.*?)\.", r"(\w+\s?)*!"],
+    [
+        r"(a+)+b",
+        r"(?:a|a)*b",
+        r"a*a*a*b",
+        r"x.*y.*z",
+        r"<[^>]*>",
+        r"\s+$",
+        r"“(.*?)” is (.*?) not (.*?)\.",
+        r"(\w+\s?)*!",
+    ],
 )
 def test_a_pattern_that_is_not_linear_is_noticed(source: str) -> None:
     assert slow([trial("it", re.compile(source), METHODS)]) == ["it"]
