@@ -57,7 +57,7 @@ async def append(turn: UUID | str, events: Sequence[Event], seconds: float = RET
 
 
 async def append_if_reachable(turn: UUID | str, events: Sequence[Event]) -> None:
-    """Add events, for a request: a Redis that is away, loads or hangs loses them. Readers then get them from the row."""
+    """Add events, for a request. A Redis that is away or hangs loses them: readers then get them from the row."""
     with suppress(*CONNECTION_ERRORS):
         async with asyncio.timeout(REQUEST_WAITS):
             await append(turn, events, seconds=0)

@@ -180,7 +180,7 @@ def slow(patterns: Sequence[TrialPattern]) -> list[str]:
             try:
                 attempt(pattern)
             except BaseException as error:  # said, and told by the status
-                print(pattern.name, repr(error), file=sys.stderr)
+                sys.stderr.write(f"{pattern.name}: {error!r}\n")
                 os._exit(1)
             os._exit(0)
         _pid, status = os.waitpid(child, 0)
@@ -195,7 +195,10 @@ def as_json(patterns: Sequence[TrialPattern]) -> str:
     return json.dumps([asdict(pattern) for pattern in patterns])
 
 
+def main() -> None:
+    patterns = [TrialPattern(**{**each, "methods": tuple(each["methods"])}) for each in json.load(sys.stdin)]
+    sys.stdout.write(json.dumps(slow(patterns)))
+
+
 if __name__ == "__main__":
-    print(
-        json.dumps(slow([TrialPattern(**{**each, "methods": tuple(each["methods"])}) for each in json.load(sys.stdin)]))
-    )
+    main()
