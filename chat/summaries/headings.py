@@ -3,7 +3,7 @@
 Small models number the headings, put bullets, emoji or emphasis around them, or translate them:
 
 1. A line is a heading when it begins with the name of a section, whatever decorates it: `## 1. Earlier`, `- **Now**:`.
-2. Headings of one kind, as many as sections were asked for, are those sections in their order, whatever they are called.
+2. Headings of one kind, as many as sections were asked for, are those sections in their order, under any names.
 3. Text before the first heading belongs to no section.
 """
 

@@ -6,6 +6,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from accounts.services import change_preferences
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, field
 from tests.product import Caller
@@ -54,7 +55,19 @@ def test_colours_follow_the_system_until_some_are_chosen(visit: OpenBrowser) -> 
     assert background(page) == dark
 
 
-def test_the_browsers_time_zone_is_offered(visit: OpenBrowser) -> None:
+def test_the_browsers_time_zone_is_taken_at_the_first_sign_in(visit: OpenBrowser, person: Person) -> None:
+    browser = visit(timezone_id="Asia/Saigon")
+    with browser.page.expect_response("**/settings/time-zone/") as answer:
+        page = browser.sign_in()
+    assert answer.value.status == 204
+    settings(page)
+    expect(page.get_by_label("Time zone")).to_have_value("Asia/Ho_Chi_Minh")
+    expect(page.get_by_text("It was taken from your browser")).to_be_visible()
+    expect(page.locator("#use-zone")).to_be_hidden()
+
+
+def test_the_browsers_time_zone_is_offered(visit: OpenBrowser, person: Person) -> None:
+    change_preferences(user=person.user, fields={"timezone": "UTC"})
     page = visit(timezone_id="Europe/Paris").sign_in()
     settings(page)
     zone = page.get_by_label("Time zone")
