@@ -25,7 +25,7 @@ from accounts.access.authentication import Credential
 from accounts.access.permissions import ScopedView, key_of, user_of_request
 from accounts.models import User
 from accounts.realtime import require_connection, require_connection_of_request
-from chat.api.plan import DraftSerializer, ErrorSerializer, PlanSerializer, ReportSerializer
+from chat.api.plan import ChosenModelsSerializer, DraftSerializer, ErrorSerializer, PlanSerializer, ReportSerializer
 from chat.conversations import branches, search, services
 from chat.conversations.api import ConversationSerializer
 from chat.conversations.marks import MARKS, mark_file, mark_turn
@@ -48,6 +48,7 @@ from core.requests import (
     ByUpdate,
     MoneyField,
     SentenceField,
+    Strict,
     identifier,
     pages,
     posts,
@@ -81,7 +82,7 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
 CONTEXT_NOTICE = "where the provider's server did not read the whole prompt: that, and what to do"
 
 
-class MarkSerializer(serializers.Serializer[dict[str, Any]]):
+class MarkSerializer(Strict):
     mark = serializers.ChoiceField(
         choices=MARKS, allow_null=True, help_text="pinned: always sent; excluded: left out; null: neither."
     )
@@ -230,15 +231,13 @@ class EffortField(serializers.CharField):
         )  # fmt: skip
 
 
-class KeepSerializer(serializers.Serializer[dict[str, Any]]):
+class KeepSerializer(ChosenModelsSerializer):
     effort = EffortField()
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
-    models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
 
 
-class RegenerateSerializer(serializers.Serializer[dict[str, Any]]):
-    models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
+class RegenerateSerializer(ChosenModelsSerializer):
     effort = EffortField()
 
 
@@ -247,14 +246,14 @@ class AskSerializer(KeepSerializer):
     parent = serializers.UUIDField(required=False, allow_null=True, default=None)  # type: ignore[assignment]  # see above
 
 
-class EditSerializer(serializers.Serializer[dict[str, Any]]):
+class EditSerializer(Strict):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
     files = serializers.ListField(
         child=serializers.UUIDField(), max_length=50, required=False, help_text="Without it the old question's files."
     )
 
 
-class FeedbackSerializer(serializers.Serializer[dict[str, Any]]):
+class FeedbackSerializer(Strict):
     feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty takes it back.")
 
 
@@ -334,7 +333,8 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         """What the next turn would send for a draft: room used, what would be left out and why."""
         body = valid(DraftSerializer, request)
         draft, scope = Draft(body["text"], body["files"], body["effort"]), scope_of(self.get_object())
-        model = services.visible_model(self.person, body["model"]) or model_for(scope.persona, self.person)
+        [chosen] = body["models"] or [None]
+        model = services.visible_model(self.person, chosen) or model_for(scope.persona, self.person)
         asked: Any = {"user": self.person, "scope": scope, "draft": draft, "model": model}
         plan = plan_ahead(**asked, count=body["count"])
         return Response({**plan, "offers": offers(**asked, plan=plan)})

@@ -16,10 +16,10 @@ from chat.models import Reading, ReadingPart
 from chat.readings import services
 from chat.readings.pages import ReadingView
 from chat.usage.services import Figures
-from core.requests import MoneyField, SentenceField, pages, posts, valid
+from core.requests import MoneyField, SentenceField, Strict, pages, posts, valid
 
 
-class QuestionSerializer(serializers.Serializer[dict[str, Any]]):
+class QuestionSerializer(Strict):
     """`files`, or `file` for one."""
 
     file = serializers.UUIDField(required=False, allow_null=True, default=None)
@@ -33,7 +33,7 @@ class NewReadingSerializer(QuestionSerializer):
     calls = serializers.IntegerField(min_value=1, help_text="As the plan says; another number is refused with 409.")
 
 
-class AgainSerializer(serializers.Serializer[dict[str, Any]]):
+class AgainSerializer(Strict):
     calls = serializers.IntegerField(min_value=1, help_text="As the plan says; another number is refused with 409.")
     only_answer = serializers.BooleanField(
         default=False, help_text="Answer from what was read, and leave the rest unread."
