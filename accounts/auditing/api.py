@@ -14,10 +14,10 @@ from audit.models import Entry
 from audit.reading import FIELDS, Asked
 from core.errors import ProductError
 from core.permissions import require_right
-from core.requests import Strict, pages, valid
+from core.requests import pages, valid
 
 
-class AuditQuerySerializer(Strict):
+class AuditQuerySerializer(serializers.Serializer[dict[str, Any]]):
     since = serializers.DateTimeField(required=False, help_text="Acts of this moment and later.")
     until = serializers.DateTimeField(required=False, help_text="Acts before this moment.")
     after = serializers.IntegerField(

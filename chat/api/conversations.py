@@ -52,6 +52,7 @@ from core.requests import (
     identifier,
     pages,
     posts,
+    refuse_unknown_query,
     valid,
 )
 from llm.models import Effort, Model
@@ -276,8 +277,12 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     def get_queryset(self) -> QuerySet[Conversation]:
         if self.action != "list":
             return Conversation.objects.visible_to(self.request.user)
-        query, tag = self.request.GET.get("search"), self.request.GET.get("tag")
-        if self.request.GET.get("origin") == Conversation.Origin.API:
+        query = self.request.GET.get("search")
+        tag = self.request.GET.get("tag")
+        origin = self.request.GET.get("origin")
+        if origin not in (None, "", Conversation.Origin.API):
+            raise ProductError("bad_filter", f"“origin” is {Conversation.Origin.API}, or left out.")
+        if origin:
             return Conversation.objects.visible_to(self.request.user).filter(origin=Conversation.Origin.API)
         rows = Conversation.objects.listed_for(self.request.user).prefetch_related("tags")
         if tag:
@@ -481,6 +486,7 @@ class NextMessageView(ScopedView):
 @require_GET
 async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     """Server-sent events of a turn. `Last-Event-ID` (or `?after_seq=`) resumes; a comment keeps silent lines open."""
+    refuse_unknown_query(request.GET, {"after_seq"})
     after = request.headers.get("Last-Event-ID") or request.GET.get("after_seq") or "0"
     if not (after.isascii() and after.isdigit() and len(after) < 10):
         raise ProductError("bad_sequence", "Last-Event-ID must be the seq of an event, a whole number from 0.")

@@ -16,6 +16,7 @@ from chat.models import Reading, ReadingPart
 from chat.readings import services
 from chat.readings.pages import ReadingView
 from chat.usage.services import Figures
+from core.errors import ProductError
 from core.requests import MoneyField, SentenceField, Strict, pages, posts, valid
 
 
@@ -245,7 +246,10 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
     @action(detail=True, methods=["get"], url_path="plan")
     def rest(self, request: Request, pk: str) -> Response:
         """What going on takes at most."""
-        early = request.query_params.get("only_answer") == "true"
+        only_answer = request.query_params.get("only_answer", "false")
+        if only_answer not in ("true", "false"):
+            raise ProductError("bad_filter", "“only_answer” is true or false.")
+        early = only_answer == "true"
         return Response(services.as_json(services.plan_again(reading=self.get_object(), only_answer=early)))
 
     @posts(WholeReadingSerializer)

@@ -21,13 +21,13 @@ from chat.usage.services import table
 from chat.usage.sums import Line, Used
 from core.errors import ProductError
 from core.permissions import require_right
-from core.requests import MoneyField, Strict, valid
+from core.requests import MoneyField, valid
 
 OF_ALL = ("day", "user", "group", "model", "persona", "project", "token")
 OF_ONE = ("day", "model", "conversation", "project", "persona", "group", "token", "purpose")
 
 
-class RangeSerializer(Strict):
+class RangeSerializer(serializers.Serializer[dict[str, Any]]):
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """With `from` and `to`, the one of which Python keeps for itself."""
         days = {name: serializers.DateField(required=False) for name in ("from", "to")}

@@ -115,7 +115,7 @@ class ChangeTaskSerializer(Strict):
     project = VisibleField(Project, required=False, allow_null=True)
 
 
-class FilterSerializer(Strict):
+class FilterSerializer(serializers.Serializer[dict[str, Any]]):
     """What narrows a list. `status` and `level` may be given several times."""
 
     code = serializers.CharField(required=False, help_text="Finds one by its code.")

@@ -63,6 +63,63 @@ def test_every_body_of_the_api_refuses_members_that_it_does_not_know() -> None:
     assert {place: names for place, body in bodies.items() if (names := loose(body))} == {}
 
 
+# Of lists and of reports, with a value that each of them takes.
+QUERIES = {
+    "conversations/": {"search": "harbour", "tag": "x", "origin": "api", "page_size": "5"},
+    "tasks/": {"date": "2026-11-21", "page_size": "5"},
+    "audit/": {"page_size": "5"},
+    "search/": {"q": "harbour", "tag": "x"},
+    "prompts/": {"of": "own"},
+    "me/usage/": {"from": "2026-11-01", "to": "2026-11-21"},
+    "files/": {"page_size": "5"},
+}
+
+
+def test_an_unknown_query_parameter_is_refused_with_the_names_that_exist(olga: User, client: Client) -> None:
+    olga.is_superuser = olga.is_staff = True
+    olga.save()
+    for address, query in QUERIES.items():
+        assert client.get(f"/api/v1/{address}", query).status_code == 200, address
+        refused = client.get(f"/api/v1/{address}", {**query, "persona": "abc"})
+        assert (refused.status_code, refused.json()["code"]) == (400, "unknown_parameter"), address
+        assert all(name in refused.json()["detail"] for name in query), refused.json()
+    place = Conversation.objects.create(owner=olga)
+    for address, names in (
+        (f"conversations/{place.pk}/export/", "kind"),
+        ("export/", "conversation"),
+        (f"turns/{place.pk}/events/", "after_seq"),
+        (f"conversations/{place.pk}/", ""),
+    ):
+        refused = client.get(f"/api/v1/{address}", {"fromat": "markdown"})
+        assert (refused.status_code, refused.json()["code"]) == (400, "unknown_parameter"), address
+        assert names in refused.json()["detail"]
+
+
+def test_every_list_of_the_api_names_its_query_parameters(client: Client) -> None:
+    """Each operation that is read without an id is asked with a parameter that no address has."""
+    taken = []
+    for path, method, _view in operations():
+        if method == "GET" and "{" not in path and path not in ("/api/v1/schema/",):
+            answer = client.get(path, {"no-such-parameter": "1"})
+            if answer.status_code == 200:
+                taken.append(path)
+    assert taken == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "conversations/?origin=web",
+        "prompts/?of=mine",
+        "tasks/?level=epic",
+        "summaries/?conversation=abc",
+        "runs/?task=abc",
+    ],
+)
+def test_a_value_that_no_filter_has_is_refused(client: Client, address: str) -> None:
+    assert client.get(f"/api/v1/{address}").status_code in (400, 404)
+
+
 @pytest.fixture
 def olga(db: None) -> User:
     return User.objects.create_user("olga")
