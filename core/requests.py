@@ -214,7 +214,8 @@ def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
     for name in query:
         if name not in names:
             listed = f"The parameters are: {', '.join(sorted(names))}." if names else "It takes none."
-            raise ProductError("unknown_parameter", f"This address has no parameter “{shortened(name, 100)}”. {listed}")
+            shown = shortened(name, 100)
+            raise ProductError("unknown_parameter", f"This address has no parameter “{shown}”. {listed}")
 
 
 def query_names(view: APIView, method: str) -> set[str]:

@@ -12,8 +12,8 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from re import _constants as codes  # type: ignore[attr-defined]  # has no public name
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _constants as codes  # they have no public name
+from re import _parser as parser
 from typing import Any
 
 # A pattern that is linear needs milliseconds for all of its inputs; one that is quadratic needs, for the largest, some
@@ -70,7 +70,8 @@ def _sample_of(operation: Any, argument: Any, chosen: int) -> str:
         return sample(argument, chosen)
     if operation in REPETITIONS:
         least, most, inner = argument
-        return sample(inner, chosen) * max(least, min(1, most))
+        repeated: str = sample(inner, chosen) * max(least, min(1, most))
+        return repeated
     return ""  # what looks around, beginnings and ends, references
 
 

@@ -78,13 +78,14 @@ def calls() -> tuple[dict[str, set[str]], list[TrialPattern]]:
                 and node.func.value.id == "re"
                 and SAME.get(node.func.attr, node.func.attr) in METHODS
                 and isinstance(node.args[0], ast.Constant)
+                and isinstance(source := node.args[0].value, str | bytes)
             ):
                 flags = re.NOFLAG
                 for option in (*node.args[2:], *(each.value for each in node.keywords)):
                     flags |= getattr(re, option.attr) if isinstance(option, ast.Attribute) else re.NOFLAG
-                pattern = re.compile(node.args[0].value, flags)
+                pattern: re.Pattern[Any] = re.compile(source, flags)
                 method = SAME.get(node.func.attr, node.func.attr)
-                inline.append(trial(f"{module_name(path)}:{node.args[0].value}", pattern, (method,)))
+                inline.append(trial(f"{module_name(path)}:{source!r}", pattern, (method,)))
     return methods, inline
 
 
