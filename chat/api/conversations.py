@@ -25,7 +25,14 @@ from accounts.access.authentication import Credential
 from accounts.access.permissions import ScopedView, key_of, user_of_request
 from accounts.models import User
 from accounts.realtime import require_connection, require_connection_of_request
-from chat.api.plan import ChosenModelsSerializer, DraftSerializer, ErrorSerializer, PlanSerializer, ReportSerializer
+from chat.api.plan import (
+    ChosenModelsSerializer,
+    DraftSerializer,
+    EffortField,
+    ErrorSerializer,
+    PlanSerializer,
+    ReportSerializer,
+)
 from chat.conversations import branches, search, services
 from chat.conversations.api import ConversationSerializer
 from chat.conversations.marks import MARKS, mark_file, mark_turn
@@ -55,7 +62,7 @@ from core.requests import (
     refuse_unknown_query,
     valid,
 )
-from llm.models import Effort, Model
+from llm.models import Model
 from llm.types.model_call import FinishReason
 from personas.services import model_for
 
@@ -219,17 +226,6 @@ def _followed(request: Request, person: User, turn: Turn) -> HttpResponseBase:
     response = event_stream.response(Credential.of(request._request, person), lines)
     response["Location"] = request.build_absolute_uri(reverse("turn-detail", args=[turn.pk]))
     return response
-
-
-class EffortField(serializers.CharField):
-    """None where nothing is said of it."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(
-            required=False, allow_blank=True, allow_null=True, default=None,
-            help_text=f"Of reasoning: {', '.join(Effort.values)}; kept for the conversation, empty takes it back.",
-            **kwargs,
-        )  # fmt: skip
 
 
 class KeepSerializer(ChosenModelsSerializer):

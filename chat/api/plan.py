@@ -18,6 +18,7 @@ from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
 from chat.usage.api import LimitStateSerializer
 from core.requests import MoneyField, Strict
+from llm.models import Effort
 from personas.services import model_for
 from projects.models.roles import visible_project
 
@@ -42,6 +43,17 @@ class ChosenModelsSerializer(Strict):
         if attrs["models"]:
             raise serializers.ValidationError({"model": ["Send either “model” or “models”, not both."]})
         return {**attrs, "models": [model]}
+
+
+class EffortField(serializers.CharField):
+    """None where nothing is said of it."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            required=False, allow_blank=True, allow_null=True, default=None,
+            help_text=f"Of reasoning: {', '.join(Effort.values)}; kept for the conversation, empty takes it back.",
+            **kwargs,
+        )  # fmt: skip
 
 
 class DraftSerializer(ChosenModelsSerializer):
