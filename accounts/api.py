@@ -19,7 +19,7 @@ from accounts.models import ApiToken, PeopleGroup, User
 from core.requests import NewestFirst, Strict, valid
 
 
-class MeSerializer(serializers.ModelSerializer[User]):
+class MeSerializer(Strict, serializers.ModelSerializer[User]):
     email = serializers.CharField(read_only=True, help_text="May be empty.")
 
     rights = serializers.SerializerMethodField(help_text="What the person's groups let them do.")

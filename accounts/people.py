@@ -32,7 +32,7 @@ MOST_LINES = 500
 MOST_OF_ADDRESS = 5  # accounts that have the same one
 COLUMNS = ("username", "email", "name", "groups")
 DELIMITERS = ",;\t"
-BETWEEN_GROUPS = re.compile(r"\s*[|;]\s*")
+BETWEEN_GROUPS = re.compile(r"[|;]")
 
 
 class Links(PasswordResetTokenGenerator):
@@ -239,4 +239,4 @@ _LABELS = {"username": "User name", "email": "E-mail", "first_name": "Name", "la
 
 
 def _names(cells: dict[str, str]) -> list[str]:
-    return [name for name in BETWEEN_GROUPS.split(cells.get("groups", "")) if name]
+    return [name.strip() for name in BETWEEN_GROUPS.split(cells.get("groups", "")) if name.strip()]

@@ -24,6 +24,7 @@ from accounts.models.workspace import all_languages, workspace_at
 from audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
+from core.time_zones import is_zone, present_name
 
 MAX_NAME = 100
 PREFERENCES = ("language", "timezone", "theme")
@@ -124,8 +125,21 @@ def change_preferences(*, user: User, fields: Mapping[str, Any]) -> User:
         user.clean_fields(exclude={field.name for field in User._meta.fields} - set(changes))
     except ValidationError as error:
         raise invalid_setting(error.message_dict) from error
-    user.save(update_fields=list(changes))
+    if "timezone" in changes:
+        user.timezone_source = User.ZoneSource.CHOSEN
+    user.save(update_fields=[*changes, "timezone_source"])
     return user
+
+
+def take_browsers_zone(*, user: User, name: str) -> bool:
+    """Store the browser's time zone for a person who has never had another than the workspace's.
+
+    Return whether it was stored; a zone that was chosen or taken before stays. Raises `invalid_setting`.
+    """
+    if not is_zone(name):
+        raise ProductError("invalid_setting", "The browser's time zone is not known here. Choose one in the settings.")
+    undecided = User.objects.filter(pk=user.pk, timezone_source=User.ZoneSource.WORKSPACE)
+    return bool(undecided.update(timezone=present_name(name), timezone_source=User.ZoneSource.BROWSER))
 
 
 @transaction.atomic
@@ -189,6 +203,8 @@ def save_user(*, user: AbstractUser, person: User) -> None:
         raise ProductError("right_not_held", "Only a superuser can make somebody a superuser.", status=403)
     if not (person.is_active and person.is_superuser) and is_last_admin(person):
         raise ProductError("last_admin", LAST_ADMIN, status=409)
+    if before is not None and before.timezone != person.timezone:
+        person.timezone_source = User.ZoneSource.CHOSEN
     person.save()
     _record_person(user, before, person)
     if not person.is_active:

@@ -10,6 +10,7 @@ from core.permissions import signed_in
 app_name = "settings"
 urlpatterns = [
     path("", views.preferences, name="preferences"),
+    path("time-zone/", views.browsers_zone, name="browsers-zone"),
     path("password/", views.password, name="password"),
     path("email/", mail_views.email, name="email"),
     path("second-factor/", factor_views.page, name="second-factor"),

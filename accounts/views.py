@@ -1,6 +1,5 @@
 """Signing in, and the settings pages: preferences, password, tokens, sessions. A view calls one service."""
 
-import zoneinfo
 from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
@@ -23,9 +22,10 @@ from accounts.access.sessions import sessions_of
 from accounts.forms import PasswordForm, PreferencesForm, TokenForm
 from accounts.mailing import sending
 from accounts.mailing.views import AddressForm
-from accounts.models import ApiToken, User
+from accounts.models import ApiToken, User, workspace_timezone
 from accounts.models.workspace import workspace_at, workspace_of
 from core.requests import get_or_404
+from core.time_zones import legacy_names, names, present_name
 
 ENDED = 20  # tokens of the past that are listed
 
@@ -45,7 +45,7 @@ def logo(request: HttpRequest, name: str) -> HttpResponse:
 @cache
 def zones() -> list[str]:
     """Places, as people know them, and UTC; other names of the database are accepted, but not offered."""
-    places = (name for name in zoneinfo.available_timezones() if "/" in name and not name.startswith("Etc/"))
+    places = (name for name in names() if "/" in name and not name.startswith("Etc/") and present_name(name) == name)
     return ["UTC", *sorted(places)]
 
 
@@ -99,8 +99,22 @@ def preferences(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         services.change_preferences(user=request.user, fields=form.cleaned_data)
         return _saved("settings:preferences")
-    choices = {"languages": workspace_of(request).offered_languages, "themes": User.Theme.choices, "zones": zones()}
-    return _page(request, "preferences", {"form": form, **choices}, invalid=form.is_bound)
+    context = {
+        "form": form,
+        "languages": workspace_of(request).offered_languages,
+        "themes": User.Theme.choices,
+        "zones": zones(),
+        "legacy_zones": legacy_names(),
+        "workspace_zone": workspace_timezone(),
+    }
+    return _page(request, "preferences", context, invalid=form.is_bound)
+
+
+@require_POST
+def browsers_zone(request: Request) -> HttpResponse:
+    """For the script of a page whose person has no time zone of their own yet."""
+    services.take_browsers_zone(user=request.user, name=request.POST.get("timezone", ""))
+    return HttpResponse(status=204)
 
 
 @fresh_second_factor

@@ -8,6 +8,7 @@ import environ
 
 from config import service_urls
 from config.embedded import paths
+from core.time_zones import present_name
 
 django_stubs_ext.monkeypatch()  # lets field classes be written with their types, as in TextField[str, str]
 
@@ -173,7 +174,7 @@ LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("vi", "Tiếng Việt")]
 FORMAT_MODULE_PATH = ["config.formats"]
 LOCALE_PATHS = [DATA_DIR / "locale"]  # compiled there from locale/ at start, see config/apps.py
-TIME_ZONE = env.str("TIME_ZONE", default="UTC")
+TIME_ZONE = present_name(env.str("TIME_ZONE", default="UTC"))
 USE_I18N = True
 USE_TZ = True
 

@@ -7,11 +7,22 @@ sentences that say what to do, without secrets or internals.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+LONGEST_DETAIL = 2_000  # characters; values of the request stand in it, and a request may have megabytes
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return the text with its middle left out where it has more characters: a sentence around a value stays whole."""
+    if len(text) <= longest:
+        return text
+    end = longest // 3
+    return f"{text[: longest - end - 1]}…{text[-end:]}"
+
 
 class ProductError(Exception):
     """`code` is stable and machine-readable, `status` the HTTP status, `extra` more JSON members for programs."""
 
     def __init__(self, code: str, detail: str, *, status: int = 400, **extra: Any) -> None:
+        detail = shortened(detail, LONGEST_DETAIL)
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail

@@ -6,6 +6,7 @@ another. The catalogue holds them under the context `sentence`, with the values 
 """
 
 import re
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -18,20 +19,27 @@ from django.utils.translation import get_language, gettext, pgettext, to_locale
 
 CONTEXT = "sentence"
 ADMIN = "admin"  # the context of the admin's words: names of fields, titles of columns, states
+LONGEST_MATCHED = 1_000  # characters; each is compared with hundreds of forms, and so are the values in it
 _NUMBER = re.compile(r"[0-9]{1,3}(,[0-9]{3})+")
 
 
 def translated(sentence: str) -> str:
-    """In the active language; as it is where the catalogue does not know it, such as what a provider said."""
+    """Return the sentence in the active language; unchanged where the catalogue does not know it.
+
+    A sentence with values is recognised up to `LONGEST_MATCHED` characters: callers control some of the values.
+    """
     language = get_language()
     if not sentence or language is None:
         return sentence
     whole = pgettext(CONTEXT, sentence)
     if whole != sentence:
         return whole
-    for form, words in _forms(to_locale(language)):
-        if found := form.fullmatch(sentence):
-            return words.format(**{name: _value(value) for name, value in found.groupdict().items()})
+    if len(sentence) > LONGEST_MATCHED:
+        return sentence
+    for form in _forms(to_locale(language)):
+        values = form.values(sentence)
+        if values is not None:
+            return form.translation.format(**{name: _value(value) for name, value in values.items()})
     return sentence
 
 
@@ -65,23 +73,56 @@ def _value(value: str) -> str:
     return grouped(int(value.replace(",", ""))) if _NUMBER.fullmatch(value) else translated(value)
 
 
+@dataclass(frozen=True, slots=True)
+class _SentenceForm:
+    """A sentence with fields: the text before, between and behind them, and the translation."""
+
+    texts: tuple[str, ...]
+    names: tuple[str, ...]
+    translation: str
+
+    def values(self, sentence: str) -> dict[str, str] | None:
+        """Return the fields' values, each as short as it can be; None where the sentence has another form.
+
+        The time grows with the sentence's length alone. A regular expression with several `.*?` takes its cube.
+        """
+        if not self.names:  # only braces that stand for themselves
+            return {} if sentence == self.texts[0] else None
+        first, *between, last = self.texts
+        end = len(sentence) - len(last)
+        if not (sentence.startswith(first) and sentence.endswith(last)) or end < len(first):
+            return None
+        values = []
+        start = len(first)
+        for text in between:
+            at = sentence.find(text, start, end)
+            if at < 0:
+                return None
+            values.append(sentence[start:at])
+            start = at + len(text)
+        values.append(sentence[start:end])
+        return dict(zip(self.names, values, strict=True))
+
+
 @lru_cache
-def _forms(locale: str) -> list[tuple[re.Pattern[str], str]]:
-    """Sentences with fields, as (what they look like, their translation), those with the most words first."""
+def _forms(locale: str) -> list[_SentenceForm]:
+    """Return the catalogue's sentences with fields, those with the most words first."""
     path = catalogue(locale)
     if not path.exists():
         return []
     entries = [each for each in polib.mofile(str(path)) if each.msgctxt == CONTEXT and "{" in each.msgid]
-    entries.sort(key=lambda each: len(re.sub(r"\{\w+\}", "", each.msgid)), reverse=True)
-    return [(_form(each.msgid), each.msgstr) for each in entries]
+    forms = [_form(each.msgid, each.msgstr) for each in entries]
+    return sorted(forms, key=lambda form: sum(map(len, form.texts)), reverse=True)
 
 
-def _form(sentence: str) -> re.Pattern[str]:
-    pieces = (
-        re.escape(text) + (f"(?P<{name}>.*?)" if name else "")
-        for text, name, _spec, _how in Formatter().parse(sentence)
-    )
-    return re.compile("".join(pieces), re.DOTALL)
+def _form(sentence: str, translation: str) -> _SentenceForm:
+    texts, names = [""], []
+    for text, name, _spec, _conversion in Formatter().parse(sentence):
+        texts[-1] += text
+        if name:
+            names.append(name)
+            texts.append("")
+    return _SentenceForm(tuple(texts), tuple(names), translation)
 
 
 def catalogue(locale: str) -> Path:

@@ -5,7 +5,7 @@ and 13.1.1): who changes something says which state they have read.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -24,8 +24,9 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
+from rest_framework.views import APIView
 
-from core.errors import NotFound, ProductError
+from core.errors import NotFound, ProductError, shortened
 from core.i18n import translated
 
 Row = TypeVar("Row", bound=Model)
@@ -215,6 +216,34 @@ def expected(request: Request) -> frozenset[str] | None:
 def tagged(response: Response, tag: str) -> Response:
     response["ETag"] = f'"{tag}"'
     return response
+
+
+def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
+    """Raise `unknown_parameter` for a parameter of the address's query that is none of `names`."""
+    for name in query:
+        if name not in names:
+            listed = f"The parameters are: {', '.join(sorted(names))}." if names else "It takes none."
+            shown = shortened(name, 100)
+            raise ProductError("unknown_parameter", f"This address has no parameter “{shown}”. {listed}")
+
+
+def query_names(view: APIView, method: str) -> set[str]:
+    """Return the query parameters of the operation that the view is at, as its documentation has them."""
+    operation = getattr(view, "action", None) or method.lower()
+    options = getattr(getattr(view, operation, None), "kwargs", {})
+    declared = options.get("schema", type(view).schema)
+    schema = (declared if isinstance(declared, type) else type(declared))()  # its own: threads share a class's
+    schema.view, schema.method, schema.path = view, method, ""
+    names: set[str] = set()
+    for parameter in schema.get_override_parameters():
+        if isinstance(parameter, OpenApiParameter):
+            names |= {parameter.name} if parameter.location == OpenApiParameter.QUERY else set()
+        else:
+            names |= set(parameter().fields)
+    paginator = getattr(view, "pagination_class", None)
+    if paginator is not None and operation != "retrieve":
+        names |= {paginator.cursor_query_param, paginator.page_size_query_param} - {None}
+    return names
 
 
 class Strict(serializers.Serializer[Any]):

@@ -61,6 +61,11 @@ def unix_lines(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
+def without_margins(text: str) -> str:
+    """Remove line ends at the beginning and blanks at the end; the first line keeps its indentation."""
+    return text.lstrip("\r\n").rstrip()
+
+
 def clean(text: str) -> str:
     return _NO_TEXT.sub("", text)
 

@@ -16,7 +16,7 @@ from rest_framework.utils.urls import replace_query_param
 from accounts.access.permissions import ScopedView
 from core.errors import ProductError
 from core.i18n import translated
-from core.requests import NewestFirst
+from core.requests import NewestFirst, Strict
 from files import services
 from files.encodings import ENCODINGS
 from files.models import File
@@ -58,11 +58,11 @@ class FileSerializer(serializers.ModelSerializer[File]):
         return "" if file.status == File.Status.FAILED else "\n".join(map(translated, file.error.splitlines()))
 
 
-class UploadSerializer(serializers.Serializer[dict[str, Any]]):
+class UploadSerializer(Strict):
     file = serializers.FileField(allow_empty_file=True, help_text="The bytes; what it is is told from them.")
 
 
-class RereadSerializer(serializers.Serializer[dict[str, Any]]):
+class RereadSerializer(Strict):
     encoding = serializers.CharField(
         required=False, allow_blank=True, help_text=f"Of a text, if the one found is wrong: {', '.join(ENCODINGS)}."
     )

@@ -15,7 +15,7 @@ from rest_framework.serializers import BaseSerializer
 from accounts.access.permissions import ScopedView
 from accounts.models import Role, strongest
 from audit.origin import origin
-from core.requests import ByUpdate, OldestFirst, VisibleField, pages, posts, valid
+from core.requests import ByUpdate, OldestFirst, Strict, VisibleField, pages, posts, valid
 from files.index.ledger import Payer
 from files.index.reranking import find
 from files.index.search import MAX_LIMIT, MAX_QUERY
@@ -31,7 +31,7 @@ INVITATION = OpenApiParameter("invitation", OpenApiTypes.UUID, OpenApiParameter.
 GROUP = OpenApiParameter("group", OpenApiTypes.UUID, OpenApiParameter.PATH)
 
 
-class ProjectSerializer(serializers.ModelSerializer[Project]):
+class ProjectSerializer(Strict, serializers.ModelSerializer[Project]):
     persona = VisibleField(Persona, required=False, allow_null=True)
     instructions = serializers.CharField(
         required=False, allow_blank=True, max_length=services.MAX_INSTRUCTIONS, trim_whitespace=False
@@ -68,12 +68,12 @@ class EntrySerializer(serializers.ModelSerializer[ProjectFile]):
         read_only_fields: ClassVar = ["ordinal", "added_by", "created"]
 
 
-class AddFileSerializer(serializers.Serializer[dict[str, Any]]):
+class AddFileSerializer(Strict):
     file = serializers.UUIDField()
     pinned = serializers.BooleanField(default=False)
 
 
-class ChangeEntrySerializer(serializers.Serializer[dict[str, Any]]):
+class ChangeEntrySerializer(Strict):
     pinned = serializers.BooleanField(required=False)
     position = serializers.IntegerField(required=False, min_value=0, help_text="From 0; beyond the end is the end.")
 
@@ -96,16 +96,16 @@ class GroupMemberSerializer(serializers.ModelSerializer[Membership]):
         read_only_fields: ClassVar = ["group", "created"]
 
 
-class AddGroupSerializer(serializers.Serializer[dict[str, Any]]):
+class AddGroupSerializer(Strict):
     group = serializers.UUIDField(help_text="The id of a group that you are in or manage.")
     role = serializers.ChoiceField(choices=Role.choices, default=Role.READER)
 
 
-class HandOverSerializer(serializers.Serializer[dict[str, Any]]):
+class HandOverSerializer(Strict):
     member = serializers.UUIDField(help_text="The id of a person who is a member by themselves.")
 
 
-class InviteSerializer(serializers.Serializer[dict[str, Any]]):
+class InviteSerializer(Strict):
     username = serializers.CharField(max_length=MAX_USERNAME)
     role = serializers.ChoiceField(choices=Role.choices, default=Role.READER)
 
@@ -130,11 +130,11 @@ class ReceivedInvitationSerializer(serializers.ModelSerializer[Invitation]):
         read_only_fields = fields
 
 
-class ChangeMemberSerializer(serializers.Serializer[dict[str, Any]]):
+class ChangeMemberSerializer(Strict):
     role = serializers.ChoiceField(choices=Role.choices)
 
 
-class QuerySerializer(serializers.Serializer[dict[str, Any]]):
+class QuerySerializer(Strict):
     query = serializers.CharField(max_length=MAX_QUERY)
     limit = serializers.IntegerField(default=10, min_value=1, max_value=MAX_LIMIT)
 

@@ -27,6 +27,7 @@ from accounts.access.second_factor import FACTORS, is_required
 from accounts.models import ApiToken, Session, User
 from accounts.models.workspace import workspace_at
 from audit.origin import with_token
+from core.bearer import bearer_token
 from core.logs.context import learn
 
 LAST_USED_GRAIN = timedelta(minutes=1)  # one write a minute at most, not one a request
@@ -34,8 +35,7 @@ SOCKET_SCOPE = "chat"
 
 
 def bearer(request: HttpRequest) -> str | None:
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+    return bearer_token(request.headers.get("Authorization", ""))
 
 
 def token_digest(token: str) -> str:
@@ -137,11 +137,10 @@ class TokenOrSession:
         self.browsers = browsers
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> Any:
-        given = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
-        scheme, _, token = given.partition(" ")
-        if scheme.lower() != "bearer":
+        token = bearer_token(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1"))
+        if token is None:
             return await self.browsers(scope, receive, send)
-        user, row = await database_sync_to_async(_signed_in, thread_sensitive=False)(token.strip())
+        user, row = await database_sync_to_async(_signed_in, thread_sensitive=False)(token)
         return await self.programs({**scope, "user": user, "token": row}, receive, send)
 
 

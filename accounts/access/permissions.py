@@ -47,7 +47,7 @@ from core.crypto import is_lost
 from core.errors import ProductError
 from core.i18n import translated
 from core.locks import try_lock
-from core.requests import EVENT_STREAM
+from core.requests import EVENT_STREAM, query_names, refuse_unknown_query
 
 WINDOW = 60  # seconds
 
@@ -309,6 +309,8 @@ class ScopedView(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
+        if request.query_params:
+            refuse_unknown_query(request.query_params, query_names(self, request.method or ""))
         key = key_of(request) if request.method in WRITES else None
         if key is not None:
             self.call = begin(self.person, key, request, self.new_each_time)

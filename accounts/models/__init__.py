@@ -1,7 +1,15 @@
 from accounts.models.group import May, PeopleGroup
 from accounts.models.limit import Limit
 from accounts.models.openid import OpenIDIdentity, OpenIDProvider
-from accounts.models.person import ApiToken, IdempotentAnswer, Session, User, validate_timezone, workspace_timezone
+from accounts.models.person import (
+    ApiToken,
+    IdempotentAnswer,
+    Session,
+    User,
+    validate_timezone,
+    workspace_timezone,
+    zone_or_workspaces,
+)
 from accounts.models.record import AdminRecord
 from accounts.models.sharing import EDITING, Role, Sharing, SharingQuerySet, shared_with, strongest, ways_of_sharing
 from accounts.models.webhook import Webhook, WebhookDelivery
@@ -31,4 +39,5 @@ __all__ = [
     "validate_timezone",
     "ways_of_sharing",
     "workspace_timezone",
+    "zone_or_workspaces",
 ]

@@ -13,11 +13,24 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from core.crypto import EncryptedTextField
+from core.time_zones import is_zone, present_name, zone_named
 from llm.models import WorkspaceVersion
 
 
+class TimeZoneField(models.CharField[str, str]):
+    """The name of a time zone; a legacy name becomes its present one when it is cleaned."""
+
+    def to_python(self, value: Any) -> Any:
+        name = super().to_python(value)
+        return present_name(name) if isinstance(name, str) else name
+
+    def deconstruct(self) -> Any:
+        name, _path, args, kwargs = super().deconstruct()
+        return name, "django.db.models.CharField", args, kwargs
+
+
 def validate_timezone(name: str) -> None:
-    if name not in zoneinfo.available_timezones():
+    if not is_zone(name):
         raise ValidationError(f"“{name}” is not a time zone. Choose one such as Europe/Paris or Asia/Ho_Chi_Minh.")
 
 
@@ -25,16 +38,40 @@ def workspace_timezone() -> str:
     return str(settings.TIME_ZONE)
 
 
+def zone_or_workspaces(name: str) -> zoneinfo.ZoneInfo:
+    """Return the zone of a stored name; the workspace's for a name that this machine does not know."""
+    return zone_named(name) or zoneinfo.ZoneInfo(workspace_timezone())
+
+
 class User(AbstractUser):
-    """`timezone` is an IANA name: it decides what "today" is. An empty `language` or `theme` follows the browser."""
+    """`timezone` is an IANA name: it decides what "today" is. An empty `language` or `theme` follows the browser.
+
+    `zone` falls back to the workspace's where this machine does not know the stored name (`zone_unknown`).
+    """
 
     class Theme(models.TextChoices):
         SYSTEM = "", _("As the system")
         LIGHT = "light", _("Light")
         DARK = "dark", _("Dark")
 
+    class ZoneSource(models.TextChoices):
+        """Where a person's time zone comes from."""
+
+        WORKSPACE = "", _("The workspace's")
+        BROWSER = "browser", _("The browser's, at the first sign-in")
+        CHOSEN = "chosen", _("Chosen")
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    timezone = models.CharField(max_length=64, default=workspace_timezone, validators=[validate_timezone])
+    timezone = TimeZoneField(max_length=64, default=workspace_timezone, validators=[validate_timezone])
+    timezone_source = models.CharField(
+        "time zone from",
+        max_length=10,
+        blank=True,
+        default=ZoneSource.WORKSPACE,
+        db_default=ZoneSource.WORKSPACE,
+        choices=ZoneSource,
+        editable=False,
+    )
     language = models.CharField(max_length=10, blank=True, choices=settings.LANGUAGES)
     theme = models.CharField(max_length=10, blank=True, default=Theme.SYSTEM, choices=Theme)
     legal_hold = models.BooleanField(
@@ -63,7 +100,11 @@ class User(AbstractUser):
 
     @property
     def zone(self) -> zoneinfo.ZoneInfo:
-        return zoneinfo.ZoneInfo(self.timezone)
+        return zone_or_workspaces(self.timezone)
+
+    @property
+    def zone_unknown(self) -> bool:
+        return not is_zone(self.timezone)
 
 
 class SessionManager(BaseSessionManager["Session"]):

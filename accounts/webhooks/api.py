@@ -14,10 +14,10 @@ from rest_framework.serializers import BaseSerializer
 from accounts.access.permissions import ScopedView, ShownOnce
 from accounts.models import Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
-from core.requests import NewestFirst, identifier, valid
+from core.requests import NewestFirst, Strict, identifier, valid
 
 
-class WebhookSerializer(serializers.ModelSerializer[Webhook]):
+class WebhookSerializer(Strict, serializers.ModelSerializer[Webhook]):
     events = serializers.ListField(
         child=serializers.ChoiceField(choices=Webhook.Event.choices), allow_empty=False, max_length=20
     )
@@ -45,7 +45,7 @@ class NewWebhookSerializer(WebhookSerializer):
         fields: ClassVar = [*WebhookSerializer.Meta.fields, "secret", "left_out"]
 
 
-class TrySerializer(serializers.Serializer[dict[str, Any]]):
+class TrySerializer(Strict):
     at = serializers.DateTimeField()
     status = serializers.IntegerField(allow_null=True, help_text="Null when there was no answer.")
     detail = serializers.CharField()

@@ -25,7 +25,14 @@ from accounts.access.authentication import Credential
 from accounts.access.permissions import ScopedView, key_of, user_of_request
 from accounts.models import User
 from accounts.realtime import require_connection, require_connection_of_request
-from chat.api.plan import DraftSerializer, ErrorSerializer, PlanSerializer, ReportSerializer
+from chat.api.plan import (
+    ChosenModelsSerializer,
+    DraftSerializer,
+    EffortField,
+    ErrorSerializer,
+    PlanSerializer,
+    ReportSerializer,
+)
 from chat.conversations import branches, search, services
 from chat.conversations.api import ConversationSerializer
 from chat.conversations.marks import MARKS, mark_file, mark_turn
@@ -48,12 +55,14 @@ from core.requests import (
     ByUpdate,
     MoneyField,
     SentenceField,
+    Strict,
     identifier,
     pages,
     posts,
+    refuse_unknown_query,
     valid,
 )
-from llm.models import Effort, Model
+from llm.models import Model
 from llm.types.model_call import FinishReason
 from personas.services import model_for
 
@@ -81,7 +90,7 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
 CONTEXT_NOTICE = "where the provider's server did not read the whole prompt: that, and what to do"
 
 
-class MarkSerializer(serializers.Serializer[dict[str, Any]]):
+class MarkSerializer(Strict):
     mark = serializers.ChoiceField(
         choices=MARKS, allow_null=True, help_text="pinned: always sent; excluded: left out; null: neither."
     )
@@ -219,26 +228,13 @@ def _followed(request: Request, person: User, turn: Turn) -> HttpResponseBase:
     return response
 
 
-class EffortField(serializers.CharField):
-    """None where nothing is said of it."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(
-            required=False, allow_blank=True, allow_null=True, default=None,
-            help_text=f"Of reasoning: {', '.join(Effort.values)}; kept for the conversation, empty takes it back.",
-            **kwargs,
-        )  # fmt: skip
-
-
-class KeepSerializer(serializers.Serializer[dict[str, Any]]):
+class KeepSerializer(ChosenModelsSerializer):
     effort = EffortField()
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
-    models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
 
 
-class RegenerateSerializer(serializers.Serializer[dict[str, Any]]):
-    models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
+class RegenerateSerializer(ChosenModelsSerializer):
     effort = EffortField()
 
 
@@ -247,14 +243,14 @@ class AskSerializer(KeepSerializer):
     parent = serializers.UUIDField(required=False, allow_null=True, default=None)  # type: ignore[assignment]  # see above
 
 
-class EditSerializer(serializers.Serializer[dict[str, Any]]):
+class EditSerializer(Strict):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
     files = serializers.ListField(
         child=serializers.UUIDField(), max_length=50, required=False, help_text="Without it the old question's files."
     )
 
 
-class FeedbackSerializer(serializers.Serializer[dict[str, Any]]):
+class FeedbackSerializer(Strict):
     feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty takes it back.")
 
 
@@ -277,8 +273,12 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     def get_queryset(self) -> QuerySet[Conversation]:
         if self.action != "list":
             return Conversation.objects.visible_to(self.request.user)
-        query, tag = self.request.GET.get("search"), self.request.GET.get("tag")
-        if self.request.GET.get("origin") == Conversation.Origin.API:
+        query = self.request.GET.get("search")
+        tag = self.request.GET.get("tag")
+        origin = self.request.GET.get("origin")
+        if origin not in (None, "", Conversation.Origin.API):
+            raise ProductError("bad_filter", f"“origin” is {Conversation.Origin.API}, or left out.")
+        if origin:
             return Conversation.objects.visible_to(self.request.user).filter(origin=Conversation.Origin.API)
         rows = Conversation.objects.listed_for(self.request.user).prefetch_related("tags")
         if tag:
@@ -334,7 +334,8 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         """What the next turn would send for a draft: room used, what would be left out and why."""
         body = valid(DraftSerializer, request)
         draft, scope = Draft(body["text"], body["files"], body["effort"]), scope_of(self.get_object())
-        model = services.visible_model(self.person, body["model"]) or model_for(scope.persona, self.person)
+        [chosen] = body["models"] or [None]
+        model = services.visible_model(self.person, chosen) or model_for(scope.persona, self.person)
         asked: Any = {"user": self.person, "scope": scope, "draft": draft, "model": model}
         plan = plan_ahead(**asked, count=body["count"])
         return Response({**plan, "offers": offers(**asked, plan=plan)})
@@ -481,6 +482,7 @@ class NextMessageView(ScopedView):
 @require_GET
 async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     """Server-sent events of a turn. `Last-Event-ID` (or `?after_seq=`) resumes; a comment keeps silent lines open."""
+    refuse_unknown_query(request.GET, {"after_seq"})
     after = request.headers.get("Last-Event-ID") or request.GET.get("after_seq") or "0"
     if not (after.isascii() and after.isdigit() and len(after) < 10):
         raise ProductError("bad_sequence", "Last-Event-ID must be the seq of an event, a whole number from 0.")

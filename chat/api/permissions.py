@@ -1,7 +1,7 @@
 """What a person decides about calls of tools: `/api/v1/turns/<id>/approvals/`, and what is remembered of it,
 `/api/v1/conversations/<id>/permissions/`."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
@@ -14,10 +14,10 @@ from chat.api.conversations import TurnSerializer
 from chat.models import ToolPermission
 from chat.models.conversation_state import visible_conversation, visible_turn
 from chat.turns.services import decide_call, forget_permission
-from core.requests import OldestFirst, valid
+from core.requests import OldestFirst, Strict, valid
 
 
-class ApprovalSerializer(serializers.Serializer[dict[str, Any]]):
+class ApprovalSerializer(Strict):
     call = serializers.CharField(max_length=1_000, help_text="The id of the tool call.")
     allow = serializers.BooleanField()
     remember = serializers.BooleanField(

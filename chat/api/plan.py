@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -16,7 +17,8 @@ from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
 from chat.usage.api import LimitStateSerializer
-from core.requests import MoneyField
+from core.requests import MoneyField, Strict
+from llm.models import Effort
 from personas.services import model_for
 from projects.models.roles import visible_project
 
@@ -26,16 +28,48 @@ class ErrorSerializer(serializers.Serializer[dict[str, str]]):
     detail = serializers.CharField()
 
 
-class DraftSerializer(serializers.Serializer[dict[str, Any]]):
+class ChosenModelsSerializer(Strict):
+    """The models that are to answer: several as `models`, one as `model` or `models`. `validated_data` has `models`."""
+
+    model = serializers.UUIDField(
+        required=False, allow_null=True, default=None, help_text="The same as `models` with this one alone."
+    )
+    models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        model = attrs.pop("model")
+        if model is None:
+            return attrs
+        if attrs["models"]:
+            raise serializers.ValidationError({"model": ["Send either “model” or “models”, not both."]})
+        return {**attrs, "models": [model]}
+
+
+class EffortField(serializers.CharField):
+    """None where nothing is said of it."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            required=False, allow_blank=True, allow_null=True, default=None,
+            help_text=f"Of reasoning: {', '.join(Effort.values)}; kept for the conversation, empty takes it back.",
+            **kwargs,
+        )  # fmt: skip
+
+
+class DraftSerializer(ChosenModelsSerializer):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False, allow_blank=True, default="")
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
-    model = serializers.UUIDField(required=False, allow_null=True, default=None)
     effort = serializers.CharField(required=False, allow_blank=True, allow_null=True, default=None)
     count = serializers.BooleanField(
         default=False,
         help_text="Near the limit, have the provider count the prompt, as it will before sending; else only what it "
         "has counted before is used.",
     )
+
+    def validate_models(self, models: list[UUID]) -> list[UUID]:
+        if len(models) > 1:
+            raise serializers.ValidationError("A plan is for one model. Ask once for each of them.")
+        return models
 
 
 class SourceSerializer(serializers.Serializer[dict[str, Any]]):

@@ -83,7 +83,7 @@ def _plain(children: Sequence[Token]) -> tuple[str, list[_Mark]]:
 
 def _as_sentence(words: str) -> str:
     """In one line, without what a citation that was taken out has left around itself."""
-    return re.sub(r"\s+(?=[.,;:!?])", "", " ".join(words.split())).strip(" ,;")
+    return re.sub(r" (?=[.,;:!?])", "", " ".join(words.split())).strip(" ,;")
 
 
 def _says_enough(text: str) -> bool:

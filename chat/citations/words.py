@@ -7,7 +7,10 @@ from itertools import product
 
 from files.index.language import readable
 
-_TOKEN = re.compile(r"\d+(?:[.,’'\u00a0\u202f ]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)?|[^\W\d_]+(?:['’][^\W\d_]+)*")
+_TOKEN = re.compile(
+    r"\d++(?:[.,’'\u00a0\u202f ]\d{3}(?!\d))++(?:[.,]\d++)?"
+    r"|\d+(?:[.,]\d+)?|[^\W\d_]+(?:['’][^\W\d_]+)*"
+)
 _APPROXIMATE = re.compile(
     r"\b(?:about|around|roughly|approximately|nearly|almost|over|under|some|than|khoảng)\b|~", re.IGNORECASE
 )

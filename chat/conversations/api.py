@@ -24,7 +24,7 @@ from chat.conversations.importing import jobs
 from chat.models import Conversation, Import, Message, Share, Summary, Tag
 from chat.models.conversation_state import visible_conversation
 from core.errors import ProductError
-from core.requests import OldestFirst, SentenceField, VisibleField, identifier, pages
+from core.requests import OldestFirst, SentenceField, Strict, VisibleField, identifier, pages
 from files.api import UploadSerializer
 from personas.models import Persona
 from projects.models import Project
@@ -37,7 +37,7 @@ class TagNames(serializers.ListField):
         return [tag.name for tag in instance.tags.all()]
 
 
-class ConversationSerializer(serializers.ModelSerializer[Conversation]):
+class ConversationSerializer(Strict, serializers.ModelSerializer[Conversation]):
     persona = VisibleField(Persona, required=False, allow_null=True)
     project = VisibleField(Project, required=False, allow_null=True)
     pinned = serializers.BooleanField(required=False, help_text="Whether it stands above the list.")
@@ -132,7 +132,7 @@ class ShareSerializer(serializers.ModelSerializer[Share]):
         return str(self.context["request"].build_absolute_uri(path))
 
 
-class TermsSerializer(serializers.Serializer[dict[str, Any]]):
+class TermsSerializer(Strict):
     """On which a link is given; without a body it is open to whoever has it."""
 
     password = serializers.CharField(
@@ -187,7 +187,7 @@ class ShareViewSet(
         sharing.end_share(user=self.person, share=instance)
 
 
-class ChosenSerializer(serializers.Serializer[dict[str, Any]]):
+class ChosenSerializer(Strict):
     """Either what is changed, or with `delete` and `restore` what else is done with them."""
 
     conversations = serializers.ListField(child=serializers.UUIDField(), max_length=services.MOST_CHOSEN)

@@ -31,7 +31,7 @@ BEFORE = 80  # of them at most before the first match
 
 # Of Markdown, what nobody reads: fences and the rule below a table's head, as lines; marks of headings, quotations and
 # cells; and those around words. How far a pair may reach is bounded, and so is the time that looking for it takes.
-_LINES = re.compile(r"^[ \t]*(?:(?:`{3}|~{3}).*|\|?[ \t]*:?-{3}[-:| \t]*)$", re.MULTILINE)
+_LINES = re.compile(r"^[ \t]*+(?:(?:`{3}|~{3}).*|(?:\|[ \t]*+)?:?-{3}[-:| \t]*)$", re.MULTILINE)
 _BEGINNINGS = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|\|[ \t]*)|\|[ \t]*$", re.MULTILINE)
 _PAIRS = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]{1,200})(?<=\S)\*\*(?![\w*])|`([^`\n]{1,200})`")
 

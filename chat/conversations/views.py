@@ -35,7 +35,7 @@ from chat.models.conversation_state import visible_conversation
 from chat.models.words import MAX_QUERY
 from chat.turns.services import forget_permission
 from core.errors import ProductError
-from core.requests import get_or_404, identifier, with_headers, with_row
+from core.requests import get_or_404, identifier, refuse_unknown_query, with_headers, with_row
 from projects.models import Project
 from projects.models.roles import visible_project
 
@@ -401,6 +401,7 @@ def export_all(request: Request) -> StreamingHttpResponse:
 @require_GET
 def api_export(request: HttpRequest, pk: UUID) -> HttpResponse:
     """`?kind=md` or `json`, the default."""
+    refuse_unknown_query(request.GET, {"kind"})
     return _one(user_of_request(request, "chat"), pk, request.GET.get("kind", "json"))
 
 
@@ -408,6 +409,7 @@ def api_export(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_GET
 def api_export_all(request: HttpRequest) -> StreamingHttpResponse:
     """Of everything, for which a session must be fresh, or of each `?conversation=`."""
+    refuse_unknown_query(request.GET, {"conversation"})
     user, asked = user_of_request(request, "chat"), request.GET.getlist("conversation")
     if not asked and bearer(request) is None:
         require_fresh(request)

@@ -1,7 +1,6 @@
 """What stands between the messages and the prompt: summaries of what is too old to be sent word for word, their jobs,
 and a person's marks, by which a turn is always sent or left out (docs/context.md, “Summaries” and “Marks”)."""
 
-import zoneinfo
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,7 @@ from django.db.models import Q
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
+from accounts.models import zone_or_workspaces
 from chat.models.conversation import OfConversation, asked_with
 from personas.texts import Texts
 
@@ -325,7 +325,7 @@ def in_force(
 
 def text_of(summary: Summary, texts: Texts) -> str:
     """What the model reads. The same as long as the row is, so “Today” is said with its date."""
-    zone = zoneinfo.ZoneInfo(summary.timezone)
+    zone = zone_or_workspaces(summary.timezone)
     end, then = summary.span_end.astimezone(zone), summary.as_of.astimezone(zone)
     said = {"until": f"{end:%Y-%m-%d %H:%M}", "weekday": f"{then:%A}", "date": f"{then:%Y-%m-%d}"}
     frame = texts.fill("summary", **said)

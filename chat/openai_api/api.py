@@ -101,7 +101,14 @@ async def chat_completions(request: HttpRequest, user: User) -> HttpResponseBase
     files = await files_of(user, wanted.history.pictures)
     turn = await _started(lambda: create_turn.start(user, wanted, asked, files))
     external = {tool.name for tool in wanted.options.tools}
-    head = Head(str(turn.pk), asked.offered.name, external, request.build_absolute_uri, wanted.include_usage)
+    head = Head(
+        str(turn.pk),
+        asked.offered.name,
+        external,
+        request.build_absolute_uri,
+        wanted.include_usage,
+        ends_with_answer=wanted.history.rows[-1].role == "assistant",
+    )
     relay = Relay(turn, Completion(head))
     response = await _response(relay, Credential.of(request, user), streamed=wanted.stream)
     response[REPORT] = request.build_absolute_uri(reverse("turn-report", args=[turn.pk]))

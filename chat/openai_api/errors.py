@@ -39,9 +39,14 @@ def refused(param: str | None, detail: str, code: str = "invalid_value") -> Prod
     return ProductError(code, detail, param=param)
 
 
-def failure(event: dict[str, Any]) -> ProductError:
-    """What a turn's RUN_ERROR says, or its answer's `code` and `detail`."""
+def failure(event: dict[str, Any], *, ends_with_answer: bool) -> ProductError:
+    """Return the error of a turn's RUN_ERROR, or of its answer's `code` and `detail`.
+
+    A provider that refuses a request whose last message is the assistant's refuses what the caller sent: 400.
+    """
     code = event["code"]
+    if code == "bad_model_request" and ends_with_answer:
+        return ProductError(code, event["detail"], param="messages", should_retry=False)
     return ProductError(
         code, event["detail"], status=STATUSES.get(code, 502), should_retry=bool(event.get("retryable"))
     )

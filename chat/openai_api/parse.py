@@ -25,6 +25,7 @@ from llm.types.model_call import EFFORTS, Sampling, ToolChoice, ToolDefinition
 
 MAX_BODY = 64 * 1024 * 1024  # bytes
 MAX_STOPS, MAX_STOP = 4, 1_000
+NO_LIMIT = -1  # of several clients, as “max_tokens”
 MAX_TOKENS = 10_000_000
 MAX_MESSAGES = 10_000
 MAX_IMAGES = 50
@@ -175,8 +176,10 @@ def _max_output(body: Mapping[str, Any]) -> int | None:
     for name in ("max_completion_tokens", "max_tokens"):
         if name in body:
             value = body[name]
+            if value == NO_LIMIT and not isinstance(value, bool):
+                return None
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_TOKENS:
-                raise refused(name, f"“{name}” must be a whole number from 1.")
+                raise refused(name, f"“{name}” must be a whole number from 1, or -1 for no limit.")
             return value
     return None
 

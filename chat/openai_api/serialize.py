@@ -36,6 +36,7 @@ class Head:
     """What every chunk says: of which turn it is, and the model's name as the program knows it.
 
     `absolute` makes an address of a path of ours; `external` are the names of the program's own tools.
+    `ends_with_answer`: the last message of the request is the assistant's, which some models refuse to continue.
     """
 
     turn: str
@@ -43,6 +44,7 @@ class Head:
     external: Collection[str]
     absolute: Callable[[str], str]
     include_usage: bool = False
+    ends_with_answer: bool = False
 
 
 class Completion:
@@ -91,7 +93,10 @@ class Completion:
 
     def _fail(self, event: dict[str, Any]) -> NoReturn:
         self.ended = True
-        raise stopped() if event["type"] == "RUN_STOPPED" else failure(event)
+        raise stopped() if event["type"] == "RUN_STOPPED" else self._failure(event)
+
+    def _failure(self, event: dict[str, Any]) -> ProductError:
+        return failure(event, ends_with_answer=self._head.ends_with_answer)
 
     def end(self, turn: Turn) -> list[Chunk]:
         """As the row says, when the turn has ended and its last event is gone."""
@@ -99,7 +104,7 @@ class Completion:
         if turn.status == Turn.Status.STOPPED:
             raise stopped()
         if turn.status != Turn.Status.DONE:
-            raise failure({"code": turn.answer.error_code, "detail": turn.answer.error_detail, "retryable": True})
+            raise self._failure({"code": turn.answer.error_code, "detail": turn.answer.error_detail, "retryable": True})
         self._planned = sum(call["used"] for call in turn.report.get("calls", ()))
         return self._close(turn.finish_reason or "stop", turn.usage)
 

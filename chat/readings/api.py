@@ -16,10 +16,11 @@ from chat.models import Reading, ReadingPart
 from chat.readings import services
 from chat.readings.pages import ReadingView
 from chat.usage.services import Figures
-from core.requests import MoneyField, SentenceField, pages, posts, valid
+from core.errors import ProductError
+from core.requests import MoneyField, SentenceField, Strict, pages, posts, valid
 
 
-class QuestionSerializer(serializers.Serializer[dict[str, Any]]):
+class QuestionSerializer(Strict):
     """`files`, or `file` for one."""
 
     file = serializers.UUIDField(required=False, allow_null=True, default=None)
@@ -33,7 +34,7 @@ class NewReadingSerializer(QuestionSerializer):
     calls = serializers.IntegerField(min_value=1, help_text="As the plan says; another number is refused with 409.")
 
 
-class AgainSerializer(serializers.Serializer[dict[str, Any]]):
+class AgainSerializer(Strict):
     calls = serializers.IntegerField(min_value=1, help_text="As the plan says; another number is refused with 409.")
     only_answer = serializers.BooleanField(
         default=False, help_text="Answer from what was read, and leave the rest unread."
@@ -245,7 +246,10 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
     @action(detail=True, methods=["get"], url_path="plan")
     def rest(self, request: Request, pk: str) -> Response:
         """What going on takes at most."""
-        early = request.query_params.get("only_answer") == "true"
+        only_answer = request.query_params.get("only_answer", "false")
+        if only_answer not in ("true", "false"):
+            raise ProductError("bad_filter", "“only_answer” is true or false.")
+        early = only_answer == "true"
         return Response(services.as_json(services.plan_again(reading=self.get_object(), only_answer=early)))
 
     @posts(WholeReadingSerializer)

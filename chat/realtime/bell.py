@@ -113,4 +113,5 @@ def decide(turn: UUID | str, call: str, decision: Approval) -> bool:
 
 def signal_stop(turn: UUID | str) -> None:
     """Synchronous, for services. The row carries the wish too, so a Redis that is away delays it only."""
-    streams().publish(_BELL, f"stop:{turn}")
+    with suppress(redis.RedisError, OSError):
+        streams().publish(_BELL, f"stop:{turn}")

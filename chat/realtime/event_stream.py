@@ -91,7 +91,11 @@ class _Reading:
     async def rest(self) -> list[Written]:
         """Of a turn that has ended. Its row has before its stream has the end, and both processes may be busy: of one
         that has just ended, the last events are on their way."""
-        if events := self._without_gap(await turn_stream.read(self.turn, self.seq)):
+        try:
+            events = await turn_stream.read(self.turn, self.seq)
+        except CONNECTION_ERRORS:  # the row has everything
+            return [_snapshot(await row_of(self.turn))]
+        if events := self._without_gap(events):
             return events
         row = await row_of(self.turn)
         ended = abs((timezone.now() - row.finished).total_seconds()) if row.finished else LAST_WITHIN  # clocks differ

@@ -25,6 +25,7 @@ BATCH = 100  # events of one turn that are read at once
 PAUSE, LONGEST_PAUSE = 0.0005, 0.010  # seconds between two reads: for each turn, in which more gathers, and of all
 GATHERED = 0.005  # seconds after what was appended before
 UNANSWERED = 5.0  # seconds over its time after which a blocked read is given up, and for a write
+REQUEST_WAITS = 2.0  # seconds that a request waits for Redis
 RETRY_FOR = 20.0  # seconds that a write waits for a Redis that is away, for example restarting
 # A Redis that is full takes nothing either, until there is room again.
 CONNECTION_ERRORS = (redis.ConnectionError, redis.TimeoutError, OutOfMemoryError, ConnectionError, TimeoutError)
@@ -53,6 +54,13 @@ async def append(turn: UUID | str, events: Sequence[Event], seconds: float = RET
             await asyncio.sleep(0.1)
         except redis.BusyLoadingError:
             await asyncio.sleep(0.1)
+
+
+async def append_if_reachable(turn: UUID | str, events: Sequence[Event]) -> None:
+    """Add events, for a request. A Redis that is away or hangs loses them: readers then get them from the row."""
+    with suppress(*CONNECTION_ERRORS):
+        async with asyncio.timeout(REQUEST_WAITS):
+            await append(turn, events, seconds=0)
 
 
 Entry = tuple[int, str, bytes]  # an event's number, its type and its JSON
@@ -129,8 +137,12 @@ def _written(entry: tuple[str, dict[str, str]]) -> Written:
 
 
 async def read(turn: UUID | str, after_seq: int = 0) -> list[Written]:
-    """All events after `after_seq` that are in the stream now."""
-    entries = await streams_of_loop().xrange(_stream(turn), min=f"({after_seq}-0")
+    """Return all events after `after_seq` that are in the stream now. Raises redis.ConnectionError and TimeoutError."""
+    try:
+        async with asyncio.timeout(UNANSWERED):
+            entries = await streams_of_loop().xrange(_stream(turn), min=f"({after_seq}-0")
+    except TimeoutError as error:
+        raise redis.TimeoutError("Redis does not answer") from error
     return [_written(entry) for entry in entries]
 
 

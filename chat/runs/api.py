@@ -14,11 +14,11 @@ from chat.conversations.services import visible_model, visible_persona
 from chat.models import Run, RunStep
 from chat.runs import services
 from chat.runs.limits import Used, profile_of, used
-from core.requests import SentenceField, identifier, pages, posts, valid
+from core.requests import SentenceField, Strict, identifier, pages, posts, valid
 from projects.planner.queries import visible_task
 
 
-class NewRunSerializer(serializers.Serializer[dict[str, Any]]):
+class NewRunSerializer(Strict):
     persona = serializers.UUIDField(required=False, allow_null=True, default=None)
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
     start = serializers.BooleanField(
@@ -26,7 +26,7 @@ class NewRunSerializer(serializers.Serializer[dict[str, Any]]):
     )  # fmt: skip
 
 
-class AnswerSerializer(serializers.Serializer[dict[str, Any]]):
+class AnswerSerializer(Strict):
     text = serializers.CharField(
         max_length=1_000_000,
         trim_whitespace=False,

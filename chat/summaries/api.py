@@ -1,6 +1,6 @@
 """`/api/v1/`: summaries for programs."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
@@ -17,10 +17,10 @@ from chat.models import Conversation, Summary, SummaryJob
 from chat.models.summary import in_force
 from chat.summaries import services as summary_services
 from core.errors import NotFound
-from core.requests import SentenceField, identifier, pages, posts, valid
+from core.requests import SentenceField, Strict, identifier, pages, posts, valid
 
 
-class SectionSerializer(serializers.Serializer[dict[str, str]]):
+class SectionSerializer(Strict):
     name = serializers.ChoiceField(choices=list(SECTION_SHARES))
     text = serializers.CharField(max_length=summary_services.MAX_SECTION, allow_blank=True)
 
@@ -41,7 +41,7 @@ class SummarySerializer(serializers.ModelSerializer[Summary]):
         read_only_fields: ClassVar = [name for name in fields if name != "sections"]
 
 
-class SectionsSerializer(serializers.Serializer[dict[str, Any]]):
+class SectionsSerializer(Strict):
     sections = SectionSerializer(many=True)
 
 
@@ -99,7 +99,7 @@ class ConversationSummaryView(ScopedView):
         return Response(SummarySerializer(found).data)
 
 
-class SummariseSerializer(serializers.Serializer[dict[str, Any]]):
+class SummariseSerializer(Strict):
     model = serializers.UUIDField(
         required=False, allow_null=True, help_text="In whose window they are to fit; else that of the newest answer's."
     )

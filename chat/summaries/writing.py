@@ -17,6 +17,7 @@ from chat.models import Message as Row
 from chat.models.summary import text_of
 from chat.prompts.history import expand
 from chat.summaries.due import Measures
+from chat.summaries.headings import has_heading, sections_of
 from chat.usage.asking import Charge, Said, ask
 from core.errors import ModelError
 from llm import tokens
@@ -46,9 +47,6 @@ ROOM_TO_THINK = 1_024  # tokens beside the summary, for models that reason first
 TOO_LONG = Decimal("1.5")  # times the budget; the first attempt is asked to be shorter, the second one is taken
 WORDS_PER_TOKEN = Decimal("0.7")
 LONGEST_READ = 200_000  # characters of an answer; a model that never ends is cut off
-_NAMES = "|".join(SECTION_SHARES)
-# `## Today`, `**Today**`, `[Today: …]` and `Today:`; a sentence that begins with the word is none.
-_HEADING = re.compile(rf"^[ \t]*(?:[#*\[][#*\[ \t]*({_NAMES})\b[ \t\]*:]*|({_NAMES})[ \t]*(?::[ \t]*|$))", re.M | re.I)
 _ERROR = re.compile(
     r"^\W*(?:error\b|internal server error|traceback|\{\s*\"error\"|i(?:['’]| a)m sorry|sorry,|i can(?:no|['’])t"
     r"|as an ai\b)",
@@ -112,6 +110,11 @@ class Brief:
         return f"{self.instructions}\n\n{form_of(self.budget, self.now.astimezone(self.zone), self.texts)}"
 
 
+def asked_sections(budget: int) -> dict[str, int]:
+    """Return the tokens of each section that a summary of `budget` tokens is asked for, in their order."""
+    return {name: size for name, share in SECTION_SHARES.items() if (size := int(budget * share))}
+
+
 def form_of(budget: int, now: datetime, texts: Texts) -> str:
     """What stands below the summary prompt: when it is where the person is, and the sections of at most `budget`
     tokens."""
@@ -120,11 +123,10 @@ def form_of(budget: int, now: datetime, texts: Texts) -> str:
             "summary_section",
             name=name,
             meaning=texts[MEANINGS[name]],
-            tokens=floored,
-            words=int(floored * WORDS_PER_TOKEN),
+            tokens=size,
+            words=int(size * WORDS_PER_TOKEN),
         )
-        for name, share in SECTION_SHARES.items()
-        if (floored := int(budget * share))
+        for name, size in asked_sections(budget).items()
     ]
     said = {"weekday": f"{now:%A}", "date": f"{now:%Y-%m-%d}", "time": f"{now:%H:%M}", "zone": str(now.tzinfo)}
     return texts.fill("summary_form", sections="\n\n".join(sections), **said)
@@ -249,7 +251,9 @@ def checked(
         raise Rejected("summary_cut_off", "It was cut off before its end.")
     if _ERROR.match(text):
         raise Rejected("summary_is_an_error", "It was an apology or an error, not a summary.")
-    sections = parsed(text)
+    sections = sections_of(text, asked_sections(brief.budget))
+    if not sections and last and not has_heading(text):
+        sections = [{"name": next(iter(SECTION_SHARES)), "text": text}]  # better than no summary at all
     if not sections:
         raise Rejected("summary_without_sections", "It had none of the headings, or nothing under them.")
     end, zone = chunk[-1].message.created, brief.zone.key
@@ -261,15 +265,3 @@ def checked(
     if size > brief.budget * TOO_LONG and not last:
         raise Rejected("summary_too_long", f"It had {size} tokens; at most {brief.budget} are wanted.")
     return written
-
-
-def parsed(text: str) -> list[dict[str, str]]:
-    """The sections in their order, those with text; what is written before the first heading belongs to none."""
-    found: dict[str, str] = {}
-    headings = list(_HEADING.finditer(text))
-    for heading, following in zip_longest(headings, headings[1:]):
-        named = (heading[1] or heading[2]).lower()
-        name = next(known for known in SECTION_SHARES if known.lower() == named)
-        body = text[heading.end() : following.start() if following else len(text)].strip().removesuffix("]").strip()
-        found[name] = "\n".join(each for each in (found.get(name, ""), body) if each)
-    return [{"name": name, "text": found[name]} for name in SECTION_SHARES if found.get(name)]

@@ -22,14 +22,17 @@ from core.requests import get_or_404
 
 
 def stop_turn(*, user: User, turn: Turn) -> None:
-    """Asks a live turn to stop. One that no worker has claimed yet ends at once; an ended one stays as it is."""
+    """Asks a live turn to stop. One that no worker has claimed yet ends at once; an ended one stays as it is.
+
+    The rows say so; Redis only makes it faster, so the request does not wait for a Redis that is away.
+    """
     require_owner(user, turn.conversation)
     if turn.status not in Turn.LIVE:
         return
     if end_queued(turn, Ending(Turn.Status.STOPPED)):
         TURNS.remove(turn.pk)
         last = Event(EventType.RUN_STOPPED, str(turn.pk), 1, {})
-        async_to_sync(turn_stream.append)(turn.pk, [last])
+        async_to_sync(turn_stream.append_if_reachable)(turn.pk, [last])
         enqueue("chat.tasks.send_next", turn.conversation_id)  # no worker has it that would see to what comes next
         return
     live = Turn.objects.live().filter(pk=turn.pk, stop_requested=False)

@@ -38,6 +38,7 @@ from core.background import TURNS
 from core.errors import NotFound, ProductError
 from core.logs.context import known
 from core.requests import get_or_404
+from core.text import without_margins
 from files.models import File
 from llm.models import Effort, Model
 from personas.services import one_of
@@ -86,7 +87,7 @@ def check(user: User, conversation: Conversation, ask: Ask, version: UUID | None
 
 def text_of(ask: Ask) -> str:
     """Raises `empty_message` and `message_too_long` (413)."""
-    text = ask.text.strip()
+    text = without_margins(ask.text)
     if not text:
         raise ProductError("empty_message", "The message is empty. Write something, then send it.")
     if len(text) > MAX_TEXT:

@@ -99,7 +99,7 @@ class OriginMiddleware:
 
 
 def is_program(request: HttpRequest) -> bool:
-    return problems.is_api(request.path) or "Authorization" in request.headers
+    return problems.is_api(request.path) or bearer(request) is not None
 
 
 class PageCompressionMiddleware(GZipMiddleware):
@@ -137,7 +137,7 @@ class UserPreferencesMiddleware:
 
     def __call__(self, request: Request) -> HttpResponse:
         # A program's bearer token has no pages, so it needs no preferences and no look-up of a session here.
-        if request.headers.get("Authorization") or request.path in WATCHED:
+        if bearer(request) is not None or request.path in WATCHED:
             return self.get_response(request)
         user = request.user
         language = _language(request, workspace_of(request), user.language if isinstance(user, User) else "")

@@ -13,11 +13,12 @@ from django_htmx.middleware import HtmxDetails
 from drf_standardized_errors.handler import exception_handler
 from drf_standardized_errors.types import ExceptionHandlerContext
 from psycopg_pool import PoolTimeout
+from redis.exceptions import RedisError
 from rest_framework.response import Response
 
 from chat.openai_api.errors import refusal
 from config.http.patience import Silent
-from core.errors import ProductError
+from core.errors import ProductError, shortened
 from core.i18n import translated
 from core.requests import awaits_fragment, with_headers
 
@@ -39,6 +40,9 @@ TITLES = {
     502: _("Model provider failed"),
     503: _("Not available"),
 }
+MOST_ERRORS = 20  # of one request that are listed
+LONGEST_ECHO = 800  # characters of one of them; the longest sentence of ours lists the fields of the workspace
+LONGEST_NAME = 200  # characters of the member's name
 
 
 class Request(HttpRequest):
@@ -66,13 +70,16 @@ def problem(
 
 
 def foreseen(exception: Exception) -> Exception:
-    """What Django raises while a body is read, or for want of a connection to the database, as an error of ours;
-    anything else as it is."""
+    """Return an error of ours for what Django raises while a body is read, and for a database or a Redis that cannot be
+    reached; any other exception as it is."""
     if isinstance(exception, RequestDataTooBig):
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1_048_576
         return ProductError("too_large", f"The request is larger than {limit} MiB. Send less at once.", status=413)
     if isinstance(exception, RecursionError) and "decoding a JSON" in str(exception):
         return ProductError("parse_error", "The JSON is nested too deeply. Send it flatter.")
+    if isinstance(exception, RedisError):
+        detail = "The server cannot reach Redis, which it needs for this. Try again in a few seconds."
+        return ProductError("unavailable", detail, status=503, retry_after=5)
     if isinstance(exception, OperationalError) and isinstance(exception.__cause__, PoolTimeout | Silent):
         detail = "The server has too much to do, or cannot reach its database. Try again in a few seconds."
         return ProductError("unavailable", detail, status=503, retry_after=5)
@@ -108,11 +115,13 @@ def handle(exception: Exception, context: dict[str, Any]) -> Response | None:
     response = exception_handler(exception, cast("ExceptionHandlerContext", context))
     if response is None:
         return None
-    errors = response.data["errors"]
+    errors = response.data["errors"][:MOST_ERRORS]
     invalid = response.data["type"] == "validation_error"
     code = "invalid" if invalid else errors[0]["code"]
     for error in errors:
-        error["detail"] = translated(error["detail"])
+        # Django REST framework repeats what was sent: a choice, an id, the name of a member.
+        error["detail"] = translated(shortened(error["detail"], LONGEST_ECHO))
+        error["attr"] = error["attr"] and shortened(error["attr"], LONGEST_NAME)
     detail = "; ".join(f"{error['attr']}: {error['detail']}" if error["attr"] else error["detail"] for error in errors)
     headers = {name: value for name, value in response.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")}
     body = problem(request, response.status_code, code, detail, errors if invalid else None)

@@ -38,6 +38,7 @@ from twisted.web.http_headers import Headers
 from accounts.access.authentication import user_id_of
 from config.http import problems
 from config.http.middleware import WATCHED
+from core.bearer import bearer_token
 from core.errors import ProductError
 from core.logs.context import knowing
 from core.logs.lines import without_secrets
@@ -185,9 +186,9 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
 
     def _credential(self) -> tuple[str, str]:
         """A bearer token or the key of a session, as they are given."""
-        scheme, _, token = _last(self.requestHeaders, b"authorization").partition(" ")
-        if scheme.lower() == "bearer" and token.strip():
-            return token.strip(), ""
+        token = bearer_token(_last(self.requestHeaders, b"authorization"))
+        if token is not None:
+            return token, ""
         return "", parse_cookie(_last(self.requestHeaders, b"cookie")).get(settings.SESSION_COOKIE_NAME, "")
 
     def _view(self) -> str:

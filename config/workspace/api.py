@@ -60,7 +60,7 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
         return super().to_representation(instance)
 
 
-class LogoSerializer(serializers.Serializer[Any]):
+class LogoSerializer(Strict):
     file = serializers.FileField(help_text="PNG, JPEG or WebP, at most 2 MB.")
 
 

@@ -18,6 +18,8 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_creat
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from core.bearer import bearer_token
+
 disable_created_metrics()  # type: ignore[no-untyped-call]
 SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 LONG = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -68,9 +70,8 @@ REGISTRY.register(_Pool())
 
 def may_read(authorization: str) -> bool:
     """Whether the header has the scrape token (`METRICS_TOKEN`); never while there is none."""
-    scheme, _, token = authorization.partition(" ")
-    wanted = settings.METRICS_TOKEN
-    return bool(wanted) and scheme.lower() == "bearer" and compare_digest(token.strip().encode(), wanted.encode())
+    token, expected = bearer_token(authorization), settings.METRICS_TOKEN
+    return bool(expected) and token is not None and compare_digest(token.encode(), expected.encode())
 
 
 def serve() -> None:

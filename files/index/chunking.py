@@ -35,7 +35,7 @@ _HEADING_OR_FENCE = re.compile(r"^(?:(?P<marks>#{1,6}) +(?P<words>\S.*)|(?P<fenc
 # A head, the line below it and rows; or, as sheets are read, lines of cells divided by tabs.
 _TABLE = re.compile(
     r"^(?P<head>\|.*\|[^\S\n]*\n\|(?:[ :]*-+[ :]*\|)+[^\S\n]*)\n(?P<rows>(?:\|.*(?:\n|\Z))+)"
-    r"|^(?P<cells>[^\n]*\t[^\n]*)\n(?P<lines>(?:[^\n\t]*\t[^\n]*(?:\n|\Z))+)",
+    r"|^(?P<cells>[^\n\t]*+\t[^\n]*+)\n(?P<lines>(?:[^\n\t]*+\t[^\n]*(?:\n|\Z))+)",
     re.MULTILINE,
 )
 _REMARKS = re.compile(r"text/(?:plain|x-|css|javascript|csv|tab-)|application/json")

@@ -22,7 +22,7 @@ _CONTEXT_LIMITS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"maximum context length (?:is|of) {_NUMBER}",  # OpenAI, vLLM, DeepSeek, OpenRouter
-        r"\d+ tokens > (\d+) maximum",  # Anthropic
+        r"(?<!\d)\d+ tokens > (\d+) maximum",  # Anthropic
         r"context limit: \d+ \+ \d+ > (\d+)",  # Anthropic, input and max_tokens together
         rf"available context size {_NUMBER}",  # llama.cpp
         r"with (\d+) maximum context length",  # Mistral

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from accounts.access.permissions import ScopedView
 from accounts.models import Role
-from core.requests import OldestFirst, valid
+from core.requests import OldestFirst, Strict, valid
 from personas.models import Persona, PersonaShare
 from personas.sharing import services
 
@@ -30,7 +30,7 @@ class PersonaShareSerializer(serializers.ModelSerializer[PersonaShare]):
         read_only_fields: ClassVar = ["group", "created"]
 
 
-class ShareWithSerializer(serializers.Serializer[dict[str, Any]]):
+class ShareWithSerializer(Strict):
     username = serializers.CharField(required=False, max_length=PersonaShare.MAX_USERNAME)
     group = serializers.UUIDField(required=False, help_text="The id of a group that you are in or manage.")
     role = serializers.ChoiceField(choices=Role.choices, default=Role.READER)
@@ -41,7 +41,7 @@ class ShareWithSerializer(serializers.Serializer[dict[str, Any]]):
         return attrs
 
 
-class ChangeShareSerializer(serializers.Serializer[dict[str, Any]]):
+class ChangeShareSerializer(Strict):
     role = serializers.ChoiceField(choices=Role.choices)
 
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.permissions import ScopedView
-from core.requests import Pages, SentenceField, VisibleField, pages, valid
+from core.requests import Pages, SentenceField, Strict, VisibleField, pages, valid
 from projects.models import Project, codes
 from projects.models.task import MAX_NEEDS, MAX_TITLE, Task, TaskChange, TaskQuerySet
 from projects.planner import services
@@ -77,7 +77,7 @@ class TaskSerializer(serializers.ModelSerializer[Task]):
         return DraftSerializer(task).data if task.draft else None
 
 
-class NewTaskSerializer(serializers.Serializer[dict[str, Any]]):
+class NewTaskSerializer(Strict):
     title = serializers.CharField(max_length=MAX_TITLE)
     level = serializers.ChoiceField(choices=Task.Level.choices)
     horizon = serializers.ChoiceField(choices=Task.Horizon.choices, default=Task.Horizon.DAY)
@@ -104,7 +104,7 @@ class NewTaskSerializer(serializers.Serializer[dict[str, Any]]):
     )
 
 
-class ChangeTaskSerializer(serializers.Serializer[dict[str, Any]]):
+class ChangeTaskSerializer(Strict):
     title = serializers.CharField(required=False, max_length=MAX_TITLE)
     notes = serializers.CharField(required=False, allow_blank=True, max_length=MAX_NOTES)
     archetype = serializers.ChoiceField(required=False, choices=Task.Archetype.choices)
@@ -137,21 +137,21 @@ class FilterSerializer(serializers.Serializer[dict[str, Any]]):
         return value
 
 
-class MoveSerializer(serializers.Serializer[dict[str, Any]]):
+class MoveSerializer(Strict):
     date = serializers.DateField()
 
 
-class PlaceSerializer(serializers.Serializer[dict[str, Any]]):
+class PlaceSerializer(Strict):
     after = VisibleField(Task, allow_null=True, help_text="The one to stand behind, or null to be the first.")
 
 
-class DraftItemSerializer(serializers.Serializer[dict[str, Any]]):
+class DraftItemSerializer(Strict):
     title = serializers.CharField(max_length=MAX_TITLE)
     breakpoint = serializers.BooleanField(default=False)
     needs = serializers.CharField(default="", allow_blank=True, max_length=MAX_NEEDS)
 
 
-class DraftChecklistSerializer(serializers.Serializer[dict[str, Any]]):
+class DraftChecklistSerializer(Strict):
     items = serializers.ListField(child=DraftItemSerializer(), allow_empty=False, max_length=codes.MAX_NUMBER)
 
 

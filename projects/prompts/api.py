@@ -60,7 +60,7 @@ class PromptSerializer(Strict, serializers.ModelSerializer[SavedPrompt]):
         return services.may_change(self.context["request"].user, prompt)
 
 
-class ValuesSerializer(serializers.Serializer[Any]):
+class ValuesSerializer(Strict):
     values = serializers.DictField(
         source="given", child=serializers.CharField(allow_blank=True), default=dict, help_text="By the variable's name."
     )

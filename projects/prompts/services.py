@@ -13,7 +13,7 @@ from accounts.models import User
 from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right, require_right
 from core.requests import get_or_404
-from core.text import unix_lines
+from core.text import unix_lines, without_margins
 from personas.models import Persona, SavedPrompt
 from projects.models import Project
 from projects.models.roles import require_editor
@@ -180,7 +180,7 @@ def _held(prompt: SavedPrompt, user: User, project: Project | None, *, workspace
 
 def _written(name: str, text: str) -> tuple[str, str]:
     """As they are stored."""
-    return " ".join(name.split()), unix_lines(text).strip()
+    return " ".join(name.split()), without_margins(unix_lines(text))
 
 
 def _stored(prompt: SavedPrompt, name: str, text: str, before: object = None) -> SavedPrompt:

@@ -80,7 +80,9 @@ if (zones) offerZone(zones, need(HTMLButtonElement, "#use-zone"));
 
 /** @param {HTMLInputElement} field @param {HTMLButtonElement} offer */
 function offerZone(field, offer) {
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const legacy = JSON.parse(need(HTMLScriptElement, "#legacy-zones").textContent);
+  const browsers = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const zone = legacy[browsers] ?? browsers; // browsers still say Asia/Saigon, which is stored as Asia/Ho_Chi_Minh
   const compare = () => {
     offer.hidden = !zone || field.value === zone;
   };

@@ -26,6 +26,14 @@ const toast = need(HTMLElement, "[data-toast]");
 if (isSecureContext && "serviceWorker" in navigator)
   addEventListener("load", () => navigator.serviceWorker.register("/service-worker.js").catch(() => {}));
 
+// --- the browser's time zone, for somebody who has none of their own yet ---
+
+const zone = find(HTMLFormElement, "#browsers-zone");
+if (zone) {
+  need(HTMLInputElement, "[name=timezone]", zone).value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  fetch(zone.action, { method: "POST", body: new FormData(zone) }).catch(() => {}); // the next page tries again
+}
+
 // --- menus ---
 
 const MENUS = "#organise, #menu, #message-menu"; // filled when they are opened

@@ -12,6 +12,8 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import Session, User
 from accounts.tasks import forget_expired
+from audit.models import Entry
+from audit.origin import How
 from files import storage
 from files.services import upload
 
@@ -70,6 +72,20 @@ def test_the_browsers_language_counts_until_another_is_chosen(browser: Callable[
     client.post(PREFERENCES, {"language": "en", "timezone": "UTC", "theme": ""})
     chosen = client.get(PREFERENCES, headers={"Accept-Language": "vi"})
     assert chosen.headers["Content-Language"] == "en"
+
+
+def test_the_password_of_a_proxy_in_front_changes_nothing_for_a_page(
+    browser: Callable[[str], Client], olga: User
+) -> None:
+    """A browser sends it with each request, beside the session."""
+    client = browser(FIREFOX)
+    client.post(PREFERENCES, {"language": "vi", "timezone": "Asia/Ho_Chi_Minh", "theme": ""})
+    page = client.get(PREFERENCES, headers={"Authorization": "Basic b2xnYTpwYXNz"})
+    assert page.headers["Content-Language"] == "vi"
+    assert '<html lang="vi"' in page.content.decode()
+    form = {"name": "mine", "scopes": ["chat"], "days": "30", "password": PASSWORD}
+    client.post(reverse("settings:tokens"), form, headers={"Authorization": "Basic b2xnYTpwYXNz"})
+    assert Entry.objects.get(action="token.made").how == How.PAGE
 
 
 def test_a_place_that_is_no_time_zone_is_refused_beside_the_field(browser: Callable[[str], Client], olga: User) -> None:

@@ -129,6 +129,28 @@ def test_a_model_that_fails_before_its_first_word_fails_the_request(openai_clien
     assert "X-Glasshouse-Report" in busy.value.response.headers
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_providers_refusal_to_continue_an_answer_is_the_callers_error(openai_client: OpenAI, stream: bool) -> None:
+    """As Anthropic's newer models and vLLM with some templates refuse it."""
+    error = {"status": 400, "message": "This model does not support assistant message prefill."}
+    question = asked("Hi", {"error": error})
+    with pytest.raises(openai.BadRequestError) as refused:
+        prefilled: list[Any] = [*question, {"role": "assistant", "content": "Well,"}]
+        openai_client.chat.completions.create(model="scripted", messages=prefilled, stream=stream)
+    assert (refused.value.code, refused.value.param) == ("bad_model_request", "messages")
+    assert refused.value.response.headers["X-Should-Retry"] == "false"
+    with pytest.raises(openai.InternalServerError) as failed:
+        openai_client.chat.completions.create(model="scripted", messages=question, stream=stream)
+    assert failed.value.status_code == 502
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_minus_one_is_no_limit_of_the_answer(openai_client: OpenAI, name: str) -> None:
+    limit: Any = {name: -1}
+    answer = openai_client.chat.completions.create(model="scripted", messages=asked("Hi", {"text": "Hello."}), **limit)
+    assert answer.choices[0].message.content == "Hello."
+
+
 def test_a_model_that_breaks_off_says_so_in_the_stream(openai_client: OpenAI) -> None:
     step = {"text": "One two three four.", "interval": 0.1, "cut_after": 3}
     stream = openai_client.chat.completions.create(model="scripted", messages=asked("Hi", step), stream=True)

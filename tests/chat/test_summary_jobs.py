@@ -67,7 +67,7 @@ def test_sending_is_refused_while_it_summarises_and_the_message_is_kept_by_whoev
         ({"error": {"status": 500}}, "provider_overloaded"),
         ({"text": ""}, "empty_summary"),
         ({"text": "I'm sorry, I cannot help with that."}, "summary_is_an_error"),
-        ({"text": "qwertz uiop"}, "summary_without_sections"),
+        ({"text": "## Now\n\n## Today"}, "summary_without_sections"),
         ({"text": "## Now\nHalf of", "finish": "length"}, "summary_cut_off"),
         ({"text": "## Now\n" + " ".join(f"again{number}" for number in range(4_000))}, "summary_not_shorter"),
     ],
@@ -87,6 +87,16 @@ def test_a_summary_that_cannot_stand_for_the_messages_is_tried_twice_and_then_le
     turn(person, place, again := f"after {uuid4().hex}")
     assert all(mark in json.dumps(prompt(application, again)) for mark in marks)
     assert Summary.objects.filter(conversation=place).count() == 1
+
+
+def test_a_text_without_any_heading_is_taken_at_the_second_attempt(application: Application, person: Person) -> None:
+    name = uuid4().hex
+    answer = {"text": "They talked about the harbour of Conwy."}
+    place = conversation(person, small(person, window=6_000, summary_model=writer(application, name, answer)))
+    marks = until_summarised(person, place)
+    assert len(summary_requests(application, marks[0])) == 2
+    summary = Summary.objects.get(conversation=place)
+    assert summary.sections == [{"name": "Earlier", "text": "They talked about the harbour of Conwy."}]
 
 
 def test_a_summary_that_hangs_stops_nobody_from_sending_after_two_minutes(

@@ -1,6 +1,7 @@
 """Errors that no view raises itself, as programs get them."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +48,25 @@ def test_a_body_that_is_too_large_is_refused_and_is_no_failure(settings: Setting
     program = Program(User.objects.create_user("olga"), "chat")
     refused = program.post("/api/v1/conversations/", {"title": "x" * 1_100_000})
     assert (refused.status_code, refused.json()["code"]) == (413, "too_large")
+
+
+def test_of_what_was_sent_a_refusal_repeats_little_whatever_the_language() -> None:
+    """Sentences with values were found by expressions that take the cube of the value's length."""
+    program = Program(User.objects.create_user("olga", language="vi"), "admin", "tasks")
+    program.client.defaults["HTTP_ACCEPT_LANGUAGE"] = "vi"
+    for value in (": , from " * 3_000, "“" * 30_000, "x" * 1_000_000):
+        refused = program.ask("PATCH", "/api/v1/me/", json.dumps({"theme": value}))
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid")
+        assert len(refused.content) < 10_000
+        assert refused.json()["errors"][0]["detail"].startswith('"' + value[:100])
+
+
+def test_a_refusal_lists_so_many_errors_and_no_more() -> None:
+    program = Program(User.objects.create_user("olga"), "chat")
+    refused = program.post("/api/v1/reminders/", {"x" * 5_000: 1} | {f"member{number}": 1 for number in range(5_000)})
+    assert refused.status_code == 400
+    assert len(refused.json()["errors"]) == 20
+    assert len(refused.content) < 50_000
 
 
 def test_who_finds_no_connection_to_the_database_free_is_told_to_come_again(rf: RequestFactory) -> None:

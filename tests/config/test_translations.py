@@ -13,7 +13,7 @@ from django.utils.translation import deactivate, ngettext, override
 from accounts.models import User
 from config import apps
 from core.errors import NotFound
-from core.i18n import translated
+from core.i18n import LONGEST_MATCHED, _form, translated
 from scripts import messages
 
 LANGUAGES = [code for code, _name in settings.LANGUAGES if code != settings.LANGUAGE_CODE]
@@ -74,6 +74,22 @@ def test_a_sentence_with_values_is_found_by_its_form() -> None:
         assert translated("A conversation has at most 20 links. End one first.").startswith("Một cuộc trò chuyện có")
         assert translated("What a provider said.") == "What a provider said."
     assert translated(NotFound("project").detail) == NotFound("project").detail
+
+
+def test_a_long_sentence_stays_as_it_is() -> None:
+    with override("vi"):
+        for length in (10, LONGEST_MATCHED, 100_000):
+            sentence = f"“{'x' * length}” could not be read: There is nothing in it. Remove it from the message."
+            assert (translated(sentence) == sentence) == (len(sentence) > LONGEST_MATCHED)
+
+
+def test_a_value_with_the_words_around_it_is_read_as_short_as_can_be() -> None:
+    form = _form("{one} of {two}, at {three}.", "")
+    assert form.values("a of b of c, at d, at e.") == {"one": "a", "two": "b of c", "three": "d, at e"}
+    assert form.values("a of b, at .") == {"one": "a", "two": "b", "three": ""}
+    assert form.values("a of b.") is None
+    assert form.values("a of b, at c") is None
+    assert _form("It is {it}.", "").values("It is.") is None
 
 
 def test_a_sentence_inside_a_sentence_is_translated_too() -> None:

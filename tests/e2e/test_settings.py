@@ -60,10 +60,23 @@ def test_colours_follow_the_system_until_some_are_chosen(visit: OpenBrowser) -> 
     assert background(page) == light
 
 
+def test_the_browsers_time_zone_is_taken_at_the_first_sign_in(visit: OpenBrowser) -> None:
+    browser = visit(timezone_id="Asia/Saigon")
+    with browser.page.expect_response("**/settings/time-zone/") as answer:
+        page = browser.sign_in()
+    assert answer.value.status == 204
+    settings(page)
+    expect(page.get_by_label("Time zone")).to_have_value("Asia/Ho_Chi_Minh")
+    expect(page.get_by_text("It was taken from your browser")).to_be_visible()
+    expect(page.locator("#use-zone")).to_be_hidden()
+
+
 def test_the_browsers_time_zone_is_offered(visit: OpenBrowser) -> None:
     page = visit(timezone_id="Europe/Paris").sign_in()
     settings(page)
     zone = page.get_by_label("Time zone")
+    zone.fill("UTC")
+    save(page)
     expect(zone).to_have_value("UTC")
     expect(page.locator("#zones option[value='Asia/Ho_Chi_Minh']")).to_have_count(1)
     page.get_by_role("button", name="Europe/Paris").click()

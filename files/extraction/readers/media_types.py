@@ -70,7 +70,7 @@ _STREAMS = (
 )
 _COMPOUNDS = {"doc": DOC, "ppt": PPT, "xls": XLS, "msg": MSG}
 _HTML_MARK = re.compile(
-    rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
+    rb"\s*+(?:<\?xml[^>]*+>\s*+)?(?:(?><!--.{0,2000}?-->)\s*+)*+<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
 )
 _SVG_MARK = re.compile(rb"<(?:!DOCTYPE\s+)?svg\b", re.I)
 _XML_MARK = re.compile(rb"\s*<(?:\?xml|!DOCTYPE|svg)\b", re.I)

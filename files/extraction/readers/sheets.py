@@ -23,7 +23,7 @@ _WORKBOOK = "xl/workbook.xml"
 _STRICT = b"http://purl.oclc.org/ooxml/"
 _NAMESPACE = re.compile(re.escape(_STRICT) + rb"(\w+)/")
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
-_MERGED = re.compile(rb'<(?:\w+:)?mergeCell [^>]*?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
+_MERGED = re.compile(rb'<(?:\w+:)?mergeCell [^<>]*?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
 _MOST_MERGED, _WIDEST, _HIGHEST = (
     5_000,
     200,

@@ -17,7 +17,7 @@ _MARKS = (
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _MOST_CONTROLS = 0.01  # of a text's bytes; more are no text
 _MOST_DAMAGE = 0.02  # of the bytes above 127 of a text in UTF-8 that was cut or joined in the wrong place
-_DECLARATION = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w.:-]{1,40})""", re.I)
+_DECLARATION = re.compile(rb"""(?:charset|encoding)\s*+=\s*+["']?\s*+([\w.:-]{1,40})""", re.I)
 _BLANKS = frozenset(b" \n\r\t")
 
 # Code pages by their part of Europe, those that texts come in most often first.

@@ -20,7 +20,7 @@ _FILLED = 0.25  # of the cells of a table, at least; a diagram has fewer
 # wide cells are on average; columns of a newspaper are wider.
 _GAP, _FARTHEST_ROW, _WIDEST_CELL = 0.8, 3, 12
 _FULL, _SHORTEST_CELL, _LONGEST_CELL = 0.7, 2, 40  # share of cells; signs of a cell on average, by column at most
-_NUMBER = re.compile(r"[^\w\s]*\d[\d.,:/%\s]*[^\w\s]*\w{0,3}")
+_NUMBER = re.compile(r"[^\w\s]*+\d[\d.,:/%\s]*+[^\w\s]*+\w{0,3}")
 _FROM_THE_RIGHT = ("R", "AL")
 _FEWEST_ROWS, _FEWEST_COLUMNS = 3, 3
 

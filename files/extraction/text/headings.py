@@ -12,7 +12,7 @@ _AS_LARGE = 0.95
 _SHORTEST, _LONGEST, _MOST_LINES = 2, 160, 4  # letters and lines of a heading
 _MOST_SHARE = 0.4  # of a page's letters; a page with more large or bold ones is a cover or a list
 _DEEPEST = 6
-_SENTENCE_END = re.compile(r"[,;]$|[^\W\d_]{3,}\.$|\.{3}|(?:\. ){3}|^\W*$|^[\d\W]+$")
+_SENTENCE_END = re.compile(r"[,;]$|(?<=[^\W\d_]{3})\.$|\.{3}|(?:\. ){3}|^\W*$|^[\d\W]+$")
 _CAPTION = re.compile(r"(?:table|figure|fig|tabelle|abbildung|tableau|tabla|bảng|hình)\.? ?\d", re.I)
 
 

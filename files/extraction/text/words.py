@@ -13,9 +13,9 @@ from pathlib import Path
 from files.extraction.text.encodings import language
 
 DIVIDED = "\ufffe"  # what PDFium puts for a hyphen at the end of a line; the rest of the word follows it
-_LETTERS = r"[^\W\d_]+(?:-[^\W\d_]+)*"
+_LETTERS = r"[^\W\d_]++(?:-[^\W\d_]++)*+"
 _WORD = re.compile(_LETTERS)
-_DIVIDED_WORD = re.compile(rf"(?<![^\W\d_]){_LETTERS}(?:{DIVIDED}\s*{_LETTERS})+")
+_DIVIDED_WORD = re.compile(rf"(?<![^\W\d_])(?<![^\W\d_]-){_LETTERS}(?:{DIVIDED}\s*+{_LETTERS})++")
 _BETWEEN = re.compile(rf"{DIVIDED}\s*")
 _SHORT = 3  # letters; shorter parts are seldom words
 _SELDOM = 3  # times; a word that stands more often without a hyphen than this is written without
