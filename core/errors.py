@@ -56,8 +56,12 @@ class ModelError(ProductError):
     """A model call failed.
 
     `retryable`: the same request may succeed later. `retry_after`: seconds the provider asked to wait, if it did.
-    `limit`: the context limit in tokens that the provider named with `context_too_long`, if it did. `parameter`: the
-    one of the request that it refused, by the provider's name for it, if it named one.
+    `limit`: the limit that the provider named, if it did: in tokens with `context_too_long`, in images with
+    `too_many_images`. `parameter`: the one of the request that it refused, by the provider's name for it, if it named
+    one. `message`: the provider's own words, which nobody is shown; they may be judged again with what was sent.
+
+    Of `context_too_long`: `requested` are the tokens that the provider says it was sent; `of_account` that the limit is
+    one of tokens a minute, not of the model.
     """
 
     def __init__(
@@ -69,12 +73,16 @@ class ModelError(ProductError):
         retry_after: float | None = None,
         limit: int | None = None,
         parameter: str = "",
+        message: str = "",
     ) -> None:
         super().__init__(code, detail, status=502)
         self.retryable = retryable
         self.retry_after = retry_after
         self.limit = limit
         self.parameter = parameter
+        self.message = message
+        self.requested: int | None = None
+        self.of_account = False
 
     @property
     def unavailable(self) -> bool:

@@ -379,6 +379,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         parallel_tool_calls=options.parallel_tool_calls,
         window=model.window,
         left=left,
+        counted=prompt.report.used + context.room.tools_tokens,
         cache_key=str(context.conversation.pk) if context.conversation is not None else "",
         cache_points=_points(context, prompt, step),
     )
