@@ -31,7 +31,7 @@ _IMAGE_LIMITS = tuple(
         r"no more than (\d+) images?",
     )
 )
-_IMAGE_WORDS = re.compile(r"too many images|too_many_images|(?:number of images|images?) exceeds?", re.IGNORECASE)
+_IMAGE_WORDS = re.compile(r"too[ _]many[ _]images|number of images.{0,40}exceed", re.IGNORECASE)
 _QUOTA_WORDS = re.compile(
     r"insufficient_quota|billing_error|credit balance is too low|insufficient (?:account )?(?:balance|credits?|funds)"
     r"|spend_limit|authz_(?:insufficient_balance|resource_limit_exceeded)",
@@ -236,11 +236,12 @@ def _invalid_fields(details: list[Any], status: int | None) -> _Report:
 
 
 def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelError:
+    image_limit = _image_limit(report.message)
+    if image_limit is not None or _IMAGE_WORDS.search(f"{report.names} {report.message}"):
+        return _error("too_many_images", limit=image_limit)
     if (overflow := report.overflow) is not None:
         return _too_long(overflow, report.message)
     code = _code(report)
-    if code == "too_many_images":
-        return _error(code, limit=_image_limit(report.message))
     if code == "rate_limited" and retry_after is not None:
         wait = max(1, round(retry_after))
         sentence = f"The provider is receiving too many requests. Try again in {wait} s."
@@ -274,8 +275,6 @@ def _too_long(overflow: Overflow, message: str) -> ModelError:
 def _code(report: _Report) -> str:
     """Words first: providers agree on them better than on statuses."""
     said = f"{report.names} {report.message}"
-    if _IMAGE_WORDS.search(said) or _image_limit(report.message) is not None:
-        return "too_many_images"
     if _QUOTA_WORDS.search(said):
         return "quota_exhausted"
     if report.status == 429:
