@@ -73,14 +73,13 @@ class ModelError(ProductError):
         retry_after: float | None = None,
         limit: int | None = None,
         parameter: str = "",
-        message: str = "",
     ) -> None:
         super().__init__(code, detail, status=502)
         self.retryable = retryable
         self.retry_after = retry_after
         self.limit = limit
         self.parameter = parameter
-        self.message = message
+        self.message = ""
         self.requested: int | None = None
         self.of_account = False
 

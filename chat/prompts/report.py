@@ -25,7 +25,7 @@ from core.errors import ProductError
 from core.net.outgoing import Sent
 from files.models import File
 from llm.counting import exact_count
-from llm.services import Cut
+from llm.truncation import Truncation, TruncationSuspicion
 from llm.types.model_call import ModelRequest
 from personas.services import texts_then
 from personas.texts import Texts
@@ -91,7 +91,7 @@ class CallReport(ReportEntry):
     notes: list[str]
     # Not in those of earlier versions:
     unread: int
-    cut: str  # the sentence about it
+    notice: str  # the sentence about it, or about an oddly low count
     model_id: str
     usage: dict[str, int]
     provider_count: int | None  # the prompt with its tools, as the provider counted it before it was sent
@@ -151,7 +151,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "notes": [*filter(None, [context.effort.note]), *planned.notes, *context.toolbox.all_notes],
         "unread": 0,
         "cache": cache,
-        "cut": "",
+        "notice": "",
         "usage": {},
         "provider_count": None,
         "made_with": context.made_with(),
@@ -184,24 +184,56 @@ async def counted(context: TurnContext, made: Made, plan: Callable[[TurnContext]
     return again
 
 
-def cut(found: Cut) -> str:
-    """What is said of an answer whose server did not read the whole prompt, with what helps on such a server."""
-    read, sent = f"{found.read:,}", f"{found.sent:,}"
-    if found.server == "ollama":
+def truncated(truncation: Truncation) -> str:
+    """Return what is said of an answer whose server did not read the whole prompt, with what helps on such a server."""
+    read, sent = f"{truncation.read:,}", f"{truncation.sent:,}"
+    if truncation.server == "ollama":
         return (
             f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Let an "
             "admin set this provider's kind to Ollama, which tells the server how large the window is to be, or start "
             "the server with a larger OLLAMA_CONTEXT_LENGTH, and try again."
         )
-    if found.server == "llama.cpp":
-        return (
-            f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Start the "
-            "server with a larger context (-c) and without --context-shift, and try again."
-        )
     return (
-        f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Give the "
-        "server a larger window, or let an admin set this model's window to the server's, and try again."
+        f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Start the "
+        "server with a larger context (-c) and without --context-shift, and try again."
     )
+
+
+def suspected(suspicion: TruncationSuspicion) -> str:
+    """Return what is said under an answer whose server reported oddly few tokens."""
+    return (
+        f"The server reported {suspicion.reported:,} of {suspicion.sent:,} tokens: it may count differently, or it may "
+        "have cut the prompt. An admin can test that on the model's page."
+    )
+
+
+def refused(before: int, window: int) -> str:
+    return (
+        f"The provider refused a prompt that fits into {before:,} tokens. It named its limit: from now on {window:,}. "
+        "An admin can correct the model's window."
+    )
+
+
+def refused_for_account(limit: int, requested: int) -> str:
+    return (
+        f"The provider's account allows {limit:,} tokens a minute, and this request had {requested:,}. Less was sent, "
+        "in this answer only."
+    )
+
+
+def refused_without_limit(before: int, window: int) -> str:
+    return (
+        f"The provider refused a prompt that fits into {before:,} tokens. It named no usable limit, so it was planned "
+        f"again for {window:,}, in this conversation only."
+    )
+
+
+def images_refused(sent: int, limit: int | None) -> str:
+    if limit is None:
+        return (
+            f"The provider refused {sent:,} images in one prompt without naming its limit, so half of them were sent."
+        )
+    return f"The provider refused {sent:,} images in one prompt. It named its limit: from now on {limit:,}."
 
 
 def left_out(names: Sequence[str]) -> str:

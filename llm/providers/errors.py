@@ -338,12 +338,13 @@ def _error(
     parameter: str = "",
     message: str = "",
 ) -> ModelError:
-    return ModelError(
+    error = ModelError(
         code,
         sentence or _SENTENCES[code],
         retryable=code in _RETRYABLE,
         retry_after=retry_after,
         limit=limit,
         parameter=parameter,
-        message=message,
     )
+    error.message = message
+    return error

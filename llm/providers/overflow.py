@@ -76,7 +76,8 @@ _WORDS = re.compile(
     r"|input token count .{0,40}exceeds the maximum|too many input tokens"  # Google, Bedrock
     r"|exceeded model token limit"  # Kimi
     r"|range of input length should be"  # DashScope
-    r"|prompt ?超长|(?:输入|上下文|prompt).{0,6}长度.{0,6}超|超(?:出|过).{0,6}(?:最大|上下文).{0,4}长度",  # GLM and others
+    r"|prompt ?超长|(?:输入|上下文|prompt).{0,6}长度.{0,6}超"  # GLM
+    r"|超(?:出|过).{0,6}(?:最大|上下文).{0,4}长度",
     re.IGNORECASE,
 )
 _CODES = re.compile(r"(?:^|\s)1261(?:\s|$)")  # GLM
