@@ -197,7 +197,18 @@ def window_source(model: Model) -> WindowSource:
 
 def window_words(model: Model) -> str:
     """Return where the window in force comes from, for people."""
-    match window_source(model):
+    return source_words(window_source(model), Evidence.of(model.window_evidence))
+
+
+def source_words(source: str, evidence: Evidence | None = None) -> str:
+    """Return the words for a source of a window; with `evidence` of a learnt one."""
+    match source:
+        case "":
+            return ""  # of a report of an earlier version
+        case "profile":
+            return _("as the budget profile allows")
+        case "conversation":
+            return _("for this conversation alone, as its provider refused a longer prompt")
         case "typed":
             return _("typed by an admin")
         case "server":
@@ -207,7 +218,7 @@ def window_words(model: Model) -> str:
         case "default":
             return _("assumed, as nothing is known")
         case _:
-            return evidence_words(Evidence.of(model.window_evidence))
+            return evidence_words(evidence)
 
 
 def evidence_words(evidence: Evidence | None) -> str:

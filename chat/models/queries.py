@@ -56,7 +56,8 @@ def join_line(owner_id: object) -> None:
 class Standing(NamedTuple):
     """Whether an answer, a summary or a run is under way in a conversation; how many answers of its person are being
     written; the depth of its leaf; the version of the workspace (`llm.models.workspace`); whether its persona is
-    somebody else's and not everybody's; the tokens of its newest prompt, whose messages the next one has too."""
+    somebody else's and not everybody's; the tokens of its newest prompt that has a count, whose messages the next one
+    has too."""
 
     answering: bool
     summarising: bool
@@ -80,8 +81,8 @@ SELECT
     (SELECT version FROM llm_workspaceversion),
     EXISTS (SELECT FROM personas_persona p WHERE p.id = %(persona)s AND p.visibility = 'private'
         AND p.owner_id IS DISTINCT FROM %(owner)s),
-    COALESCE((SELECT t.context_used FROM chat_turn t WHERE t.conversation_id = %(conversation)s
-        ORDER BY t.id DESC LIMIT 1), 0)
+    COALESCE((SELECT t.context_used FROM chat_turn t
+        WHERE t.conversation_id = %(conversation)s AND t.context_used IS NOT NULL ORDER BY t.id DESC LIMIT 1), 0)
 """
 
 

@@ -13,7 +13,7 @@ from chat.models import Conversation, LastPrompt, Summary
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import in_force
 from chat.prompts import builder, report
-from chat.prompts.turn_context import TurnContext, base_context, context_of_draft
+from chat.prompts.turn_context import TurnContext, base_context, context_of_draft, wider_cap
 from chat.tools.toolbox import with_file_tools
 from chat.usage.limits import most_used
 from core.background import submit
@@ -53,6 +53,7 @@ def plan_ahead(
     base = base_context(user=user, model=model or model_for(scope.persona, user), scope=scope)
     if draft.effort is not None:
         base = replace(base, asked_effort=draft.effort)
+    base = replace(base, window_cap=_window_cap(scope.conversation, base.model))
     files = chosen_files(user=user, ids=draft.files)
     text, conversation = draft.text.strip(), scope.conversation
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
@@ -68,7 +69,15 @@ def plan_ahead(
         limit = max(0, context.room.input_limit)
         problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
         documents = _documents(allowed or _line(context, scope, _summary(scope)), files)
-        return {"fits": False, "limit": limit, "error": problem, "documents": documents, "near_limit": near_limit}
+        window = report.window_of(context)
+        return {
+            "fits": False,
+            "limit": limit,
+            **window,
+            "error": problem,
+            "documents": documents,
+            "near_limit": near_limit,
+        }
     stored = _stored(context, planned, conversation)
     near = bool(text) and builder.worth_counting(context, planned.prompt)
     if near:
@@ -139,6 +148,14 @@ def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt)
     longest = min(left, model.max_output or left)
     expected = model.prices.ahead(Usage(whole, 0, cached_input=read, cache_written=written), longest)
     return {**{name: f"{amount:f}" for name, amount in asdict(expected).items()}, "longest_answer": longest}
+
+
+def _window_cap(conversation: Conversation | None, model: Model) -> int | None:
+    """Return the smaller window that only this conversation has with the model, as its next turn will have it."""
+    if conversation is None:
+        return None
+    caps = LastPrompt.objects.filter(conversation=conversation, model=model).values_list("window_cap", flat=True)
+    return wider_cap(caps.first(), model)
 
 
 def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | None) -> cache.CacheEntry:

@@ -96,6 +96,8 @@ class CallReport(ReportEntry):
     usage: dict[str, int]
     provider_count: int | None  # the prompt with its tools, as the provider counted it before it was sent
     cache: NotRequired[CacheEntry]
+    window_source: NotRequired[str]  # see `chat.prompts.turn_context.TurnContext.window_source`
+    window_evidence: NotRequired[dict[str, Any]]  # of a learnt one, see `llm.learning.Evidence`
     # Shown to nobody; for planning the same again:
     made_with: NotRequired[dict[str, Any]]  # see `chat.prompts.turn_context.TurnContext.made_with`
     at: NotRequired[float]  # seconds since the epoch
@@ -122,6 +124,21 @@ class Change(SourceEntry):
     was: SourceEntry | None
 
 
+class WindowEntry(TypedDict):
+    """The window in force, and where it comes from; the members of a `CallReport` by the same names."""
+
+    window: int
+    window_source: str
+    window_evidence: dict[str, Any]
+
+
+def window_of(context: TurnContext) -> WindowEntry:
+    """Return the window that a prompt is planned for, and where it comes from."""
+    learnt = context.window == context.model.window and context.window < context.model.context_window
+    evidence = context.model.window_evidence if learnt else {}
+    return {"window": context.window, "window_source": context.window_source, "window_evidence": evidence}
+
+
 def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str = "", cache: CacheEntry) -> CallReport:
     """The JSON of one model call."""
     report, summary = planned.prompt.report.as_dict(), planned.summary
@@ -130,7 +147,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "cycle": cycle,
         "model": context.model.name,
         "model_id": str(context.model.pk),
-        "window": context.room.window,
+        **window_of(context),
         "reserved_output": context.room.reserved_output,
         "reserved_reasoning": context.reasoning_tokens,
         "effort": context.effort.sent,

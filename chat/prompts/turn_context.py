@@ -23,7 +23,7 @@ from chat.tools.tasks import Hand
 from chat.tools.toolbox import NO_TOOLS, Toolbox, toolbox_for, with_external_tools, with_known_tools, with_server_tools
 from files.models import File
 from llm import tokens
-from llm.learning import SMALLEST_WINDOW
+from llm.learning import SMALLEST_WINDOW, window_source
 from llm.models import Model
 from llm.models.workspace import version_now
 from llm.services import RATIO_TRUSTED
@@ -171,6 +171,13 @@ class TurnContext:
         """What the model, the profile and this conversation allow, in tokens."""
         caps = (self.model.window, self.profile.window, self.window_cap)
         return min(cap for cap in caps if cap is not None)
+
+    @property
+    def window_source(self) -> str:
+        """Where that comes from: `profile`, `conversation`, or a source of the model's (`llm.learning`)."""
+        if self.window == self.model.window:
+            return window_source(self.model)
+        return "profile" if self.window == self.profile.window else "conversation"
 
     @property
     def image_limit(self) -> int | None:

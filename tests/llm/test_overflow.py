@@ -24,9 +24,9 @@ def said(message: str, **more: object) -> dict[str, object]:
     return {"error": {"message": message, **more}}
 
 
-# Wordings of servers, the long ones shortened, in the order: LM Studio (3), xAI, GLM, Bedrock (3), Cohere (2), Together, Fireworks, Kimi,
-# MiniMax, DashScope (2), SGLang (2), Ollama (2), LiteLLM, OpenRouter, text-generation-webui, Vertex, Copilot,
-# Volcengine, OpenAI's Responses, Poolside, DS4, Groq, Databricks, Cerebras, SambaNova, GLM in Chinese.
+# Wordings of servers, long ones shortened, in the order: LM Studio (3), xAI, GLM, Bedrock (3), Cohere (2), Together,
+# Fireworks, Kimi, MiniMax, DashScope (2), SGLang (2), Ollama (2), LiteLLM, OpenRouter, text-generation-webui, Vertex,
+# Copilot, Volcengine, OpenAI's Responses, Poolside, DS4, Groq, Databricks, Cerebras, SambaNova, GLM in Chinese.
 WORDINGS = [
     (None, said("The number of tokens to keep from the prompt is greater than the context length."), None),
     (400, {"error": "Keeping 3757: greater than the context length (n_keep: 3757>= n_ctx: 3000)."}, 3_000),
