@@ -223,8 +223,10 @@ def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
         left=TRY_TOKENS,
     )
 
+    provider = model.provider
+
     async def call() -> tuple[str, int]:
-        client, text, reported = new_client(model.provider), "", 0
+        client, text, reported = new_client(provider), "", 0
         try:
             async with asyncio.timeout(TEST_SECONDS), aclosing(client.stream(request)) as events:
                 async for event in events:

@@ -176,9 +176,9 @@ class Report:
                 why = "by_user" if file.excluded else reason
                 yield _attached("file", file.id, file.tokens, placed is not None and not file.excluded, why, exact)
             for image in message.images:
-                why: Reason = image.reason if image.excluded and (placed or image.reason == "by_user") else reason
+                named = image.excluded and (placed is not None or image.reason == "by_user")
                 there = placed is not None and not image.excluded
-                yield _attached("image", image.id, image.tokens, there, why, False)
+                yield _attached("image", image.id, image.tokens, there, image.reason if named else reason, False)
             yield self._source("message", message.id, placed, reason)
 
     @cached_property

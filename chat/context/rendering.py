@@ -285,8 +285,10 @@ class Renderer:
             return []
         names = ", ".join(image.title or image.id for image in surplus)
         text = self.texts.fill("image_stub", images=names, most=self.request.max_images)
-        source, tokens = "+".join(image.id for image in surplus), self.tokenizer.count(text) + self.overhead
-        return [PromptMessage("file", source, "user", tokens, text, state="stubbed")]
+        given = self.request.file_stub_tokens
+        tokens = self.tokenizer.count(text) if given is None else given
+        source = "+".join(image.id for image in surplus)
+        return [PromptMessage("file", source, "user", tokens + self.overhead, text, state="stubbed")]
 
     def _upload(self, message: ContextMessage) -> list[PromptMessage]:
         files = message.sent_files

@@ -355,10 +355,10 @@ class HttpClient(ABC):
             for event in reader.finish():
                 yield event
         except ModelError as refusal:
-            error = errors.with_count(refusal, request.counted)
-            outcome = error.code
+            understood = errors.with_count(refusal, request.counted)
+            outcome = understood.code
             logger.info("asked %s: %s after %.2f s", request.model, outcome, time.monotonic() - began)
-            raise error from refusal.__cause__
+            raise understood from refusal.__cause__
         finally:
             CALLS.labels(self._server.host, request.model, outcome).inc()
             tracing.end(call, "" if outcome == "answered" else outcome)

@@ -5,16 +5,16 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.core.files.base import ContentFile
 from django.test import Client
 from PIL import Image
 
-from chat.models import LastPrompt, Message, Turn
+from chat.models import Conversation, LastPrompt, Message, Turn
 from files.models import File
 from llm.learning import forget_learnt, window_source
 from llm.models import Model
 from tests.application import Application
 from tests.chat.conversations import past
+from tests.chat.documents import upload
 from tests.conftest import Person
 
 LIMIT = 3_000
@@ -25,6 +25,13 @@ def refusing(application: Application, row: Model, style: str, limit: int = LIMI
     script = {"text": "It fits now.", "context_limit": limit, "limit_style": style}
     name = application.model.set_script(f"{style}-{uuid4().hex[:6]}", script)
     return Model.objects.create(provider=row.provider, name=name, context_window=32_768, **fields)
+
+
+def long(person: Person) -> str:
+    """A conversation of some 18,000 tokens, of which nothing is summarised."""
+    conversation = past(person.user, 30, words=100)
+    Conversation.objects.filter(pk=conversation.pk).update(automatic_summaries=False)
+    return str(conversation.pk)
 
 
 def asked(person: Person, model: Model, place: str, text: str = "And now?") -> dict[str, Any]:
@@ -52,7 +59,7 @@ def test_every_overflow_is_answered_with_less_and_the_next_message_too(
     application: Application, person: Person, scripted_model_row: Model, style: str, learnt: bool
 ) -> None:
     model = refusing(application, scripted_model_row, style)
-    place = str(past(person.user, 30, words=100).pk)
+    place = long(person)
     first = asked(person, model, place)
     assert (first["status"], first["text"]) == ("done", "It fits now.")
     report = person.caller.get(f"turns/{first['id']}/report/")
@@ -68,9 +75,9 @@ def test_a_refusal_without_a_limit_holds_for_its_conversation_and_is_tried_again
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     model = refusing(application, scripted_model_row, "bedrock")
-    place, other = (str(past(person.user, 30, words=100).pk) for _ in range(2))
+    place, other = (long(person), long(person))
     first = asked(person, model, place)
-    cap = LastPrompt.objects.get(conversation=place, model=model).window_cap
+    cap = LastPrompt.objects.get(conversation_id=place, model=model).window_cap
     assert cap is not None and cap < 32_768
     report = person.caller.get(f"turns/{first['id']}/report/")
     assert (report["window"], report["window_source"]) == (cap, "conversation")
@@ -86,18 +93,18 @@ def test_a_limit_of_tokens_a_minute_is_none_of_the_model(
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     model = refusing(application, scripted_model_row, "groq")
-    place = str(past(person.user, 30, words=100).pk)
+    place = long(person)
     first = asked(person, model, place)
     report = person.caller.get(f"turns/{first['id']}/report/")
     assert "3,000 tokens a minute" in report["calls"][-1]["refused"]
-    assert LastPrompt.objects.get(conversation=place, model=model).window_cap is None
+    assert LastPrompt.objects.get(conversation_id=place, model=model).window_cap is None
 
 
 def test_after_a_second_refusal_that_nobody_understands_less_can_be_sent(
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     model = refusing(application, scripted_model_row, "mute")
-    place = str(past(person.user, 30, words=100).pk)
+    place = long(person)
     first = asked(person, model, place)
     assert (first["error"]["code"], first["send_less"]) == ("bad_model_request", False)
     second = asked(person, model, place, "Again?")
@@ -117,14 +124,14 @@ def test_after_a_second_refusal_that_nobody_understands_less_can_be_sent(
 
 
 def test_the_button_sends_less(application: Application, person: Person, scripted_model_row: Model) -> None:
-    model = refusing(application, scripted_model_row, "mute", limit=4_000)
-    place = str(past(person.user, 30, words=100).pk)
+    model = refusing(application, scripted_model_row, "mute", limit=12_000)
+    place = long(person)
     failed = [asked(person, model, place, text) for text in ("One?", "Two?")][-1]
     browser = Client()
     browser.force_login(person.user)
     answer = browser.post(f"/messages/{failed['message']}/regenerate/", {"send_less": "on", "model": str(model.pk)})
     assert answer.status_code < 400
-    turn = Turn.objects.filter(conversation=place).order_by("-id").first()
+    turn = Turn.objects.filter(conversation_id=place).order_by("-id").first()
     assert turn is not None and turn.prompt_cap == (Turn.objects.get(pk=failed["id"]).context_used or 0) // 2
     assert person.caller.ended(str(turn.pk))["status"] == "done"
 
@@ -138,9 +145,8 @@ def test_less_of_nothing_cannot_be_sent(person: Person) -> None:
 
 def picture(person: Person, number: int) -> str:
     shown = BytesIO()
-    Image.new("RGB", (32, 32), (number % 255, number * 7 % 255, 90)).save(shown, "PNG")
-    data = ContentFile(shown.getvalue(), f"{number}.png")
-    return str(person.caller.upload(f"{number}.png", data.read(), "image/png")["id"])
+    Image.new("RGB", (32, 32), (number * 30 % 255, number * 7 % 255, 90)).save(shown, "PNG")
+    return str(upload(person, f"{number}.png", shown.getvalue())["id"])
 
 
 def with_pictures(person: Person, model: Model, place: str, count: int, first: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A low count is a suspicion at most, and a window is learnt from proof only (docs/context.md, “What was read”)."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from itertools import pairwise
@@ -30,6 +30,7 @@ from llm.services import learn_ratio, save_model
 from llm.truncation import (
     CallReported,
     ReportedCounts,
+    Script,
     Sent,
     Truncation,
     TruncationSuspicion,
@@ -38,7 +39,7 @@ from llm.truncation import (
 )
 from llm.types.model_call import Allocated, Usage
 
-CJK = {"cjk": 1.0}
+CJK: Mapping[Script, float] = {"cjk": 1.0}
 
 
 @pytest.fixture
@@ -298,7 +299,7 @@ def test_answers_side_by_side_keep_each_others_samples(committed: None) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(answer, copies))
     model.refresh_from_db()
-    assert (model.ratio_samples, model.token_ratio) == (8, pytest.approx(1.2))
+    assert model.ratio_samples == 8 and model.token_ratio == pytest.approx(1.2)
     assert model.reported_counts["scripts"]["latin"] == [[1_000, 1_200]] * 8
     provider.delete()
 

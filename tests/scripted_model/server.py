@@ -228,7 +228,7 @@ async def _refused(exchange: Exchange, step: Step, used: int, wire: ModuleType) 
 
 
 async def _refuse_length(exchange: Exchange, step: Step, used: int, wire: ModuleType) -> None:
-    if step.limit_style not in TOO_LONG:
+    if step.limit_style is None or step.limit_style not in TOO_LONG:
         await exchange.answer(400, _too_long(step, used, wire))
         return
     status, body = too_long(step.limit_style, used, step.context_limit or 0)
