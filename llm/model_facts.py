@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy
 
 from core.crypto import is_lost
 from core.errors import ModelError
+from core.i18n import grouped
 from core.permissions import require_right
 from llm import tokens
 from llm.discovery.servers import Discovery, discover
@@ -181,9 +182,8 @@ def test_reading(model: Model) -> ReadingTest:
     room = min(LONGEST_TEST, model.window * 4 // 5 - TRY_TOKENS // 4)
     repeats, _none = _repeats(model, ())
     if not repeats:
-        return ReadingTest(
-            "It did not repeat a word even from a short prompt, so the test says nothing about what it reads.", None
-        )
+        words = _("It did not repeat a word even from a short prompt, so the test says nothing about what it reads.")
+        return ReadingTest(words, None)
     line = "Line {number}: nothing of importance happened on this day at the station, and nobody wrote a word of it."
     filler: list[str] = []
     for block in count_from(1):
@@ -193,19 +193,19 @@ def test_reading(model: Model) -> ReadingTest:
         filler.append(text)
     sent = sum(map(count, filler))
     repeats, reported = _repeats(model, filler)
-    counted = f"It reported {reported:,} tokens." if reported else "It reported no tokens."
+    numbers = {"sent": grouped(sent), "reported": grouped(reported)}
     if repeats:
-        return ReadingTest(
-            f"It repeated a word from the beginning of a prompt of about {sent:,} tokens, so prompts up to that length "
-            f"are not cut. {counted}",
-            True,
+        words = _(
+            "It repeated a word from the beginning of a prompt of about %(sent)s tokens, so prompts up to that length "
+            "are not cut. It reported %(reported)s tokens."
         )
-    return ReadingTest(
-        f"It did not repeat a word from the beginning of a prompt of about {sent:,} tokens, though it did from a short "
-        f"one: its server probably cut the beginning. {counted} Give the server a larger window, or set this model's "
-        "window to the server's.",
-        False,
+        return ReadingTest(words % numbers, True)
+    words = _(
+        "It did not repeat a word from the beginning of a prompt of about %(sent)s tokens, though it did from a short "
+        "one: its server probably cut the beginning. It reported %(reported)s tokens. Give the server a larger window, "
+        "or set this model's window to the server's."
     )
+    return ReadingTest(words % numbers, False)
 
 
 def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
