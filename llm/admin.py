@@ -210,7 +210,14 @@ def suggestion(model: Model) -> str:
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
-IN_USE = ("is_default", "window_in_force", "images_in_force", "counting", "was_read", "token_ratio", "ratio_samples")
+IN_FORCE = ("window_in_force", "images_in_force")
+IN_USE = ("is_default", "counting", "was_read", "token_ratio", "ratio_samples")
+SOURCES = {  # of a window that was not learnt, see `llm.learning.window_source`
+    "typed": gettext_lazy("typed"),
+    "server": gettext_lazy("served"),
+    "known": gettext_lazy("known"),
+    "default": gettext_lazy("assumed"),
+}
 SCRIPTS = {
     "latin": gettext_lazy("Latin"),
     "cjk": gettext_lazy("Chinese, Japanese and Korean"),
@@ -238,10 +245,10 @@ class ModelRowAdmin(RowAdmin):
     autocomplete_fields = ("fallback",)
     search_fields = ("name", "provider__name")
     actions_detail = ("make_default", "take_found", "test_reading", "forget_learnt")
-    readonly_fields = ("known", "what_was_found", *IN_USE)
+    readonly_fields = ("known", "what_was_found", *IN_FORCE, *IN_USE)
     fieldsets = (
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
-        ("Room", {"fields": ("context_window", "max_output", "max_images", "tokenizer")}),
+        ("Room", {"fields": ("context_window", "max_output", "max_images", *IN_FORCE, "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "reasoning", "several_system_messages")}),
         ("Reasoning", {"fields": ("efforts", "effort")}),
         ("Price in US dollars a million tokens", {"fields": PRICES}),
@@ -250,7 +257,13 @@ class ModelRowAdmin(RowAdmin):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self.fieldsets if obj else self.fieldsets[:-2]
+        if obj:
+            return self.fieldsets
+        # Of a new row nothing is in force yet.
+        return [
+            (title, {"fields": [name for name in options["fields"] if name not in IN_FORCE]})
+            for title, options in self.fieldsets[:-2]
+        ]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, change=change, **kwargs)
@@ -355,12 +368,11 @@ class ModelRowAdmin(RowAdmin):
         return "soon" if retires_soon(model) else "planned", said
 
     @display(description="Window", ordering="context_window")
-    def window(self, model: Model) -> str:
-        window, source = i18n.grouped(model.window), learning.window_source(model)
-        if source == "default":
-            return _("%(number)s (assumed)") % {"number": window}
-        learnt = source in ("refused", "served", "counted", "learnt")
-        return f"{window} ({learning.window_words(model)})" if learnt else window
+    def window(self, model: Model) -> SafeString:
+        """The one in force, and in a word where it comes from; the whole of that when pointed at."""
+        source = SOURCES.get(learning.window_source(model), _("learnt"))
+        words, window = learning.window_words(model), i18n.grouped(model.window)
+        return format_html('<span title="{}">{} ({})</span>', words, window, source)
 
     @display(description="Abilities")
     def abilities(self, model: Model) -> str:
@@ -414,7 +426,7 @@ class ModelRowAdmin(RowAdmin):
         return self.back(request, model, f"{model}: {result.words}", result.level)
 
     @confirmed(
-        "Forget what was learnt",
+        "Forget",
         icon="restart_alt",
         ask="Forget what was learnt of this model's limits?",
         explain="Its window and its most images are then those of the page, until its server proves other ones.",

@@ -244,7 +244,7 @@ def test_a_learnt_window_is_shown_with_its_evidence_and_forgotten(admin_client: 
     page = admin_client.get(change_url(model)).content.decode()
     assert "4,096 tokens, learnt: refused on " in page and "naming 4,096" in page and "naming 5" in page
     listed = admin_client.get(reverse("admin:llm_model_changelist")).content.decode()
-    assert "4,096 (learnt: refused on " in listed
+    assert "4,096 (learnt)" in listed and 'title="learnt: refused on ' in listed
     url = reverse("admin:llm_model_forget_learnt", args=[model.pk])
     assert "Forget what was learnt of this model" in admin_client.get(url).content.decode()
     admin_client.post(url, {"_form_submitted": "on"})
