@@ -90,11 +90,12 @@ def _store_window(model: Model, window: int, evidence: Evidence) -> bool:
 
 
 def names_the_window(refusal: ModelError, counted: int, answer: int) -> bool:
-    """Return whether the limit that a refusal names proves the model's window: it is below what was sent.
+    """Return whether the limit that a refusal names proves the model's window: it is below what was sent, and a model
+    could have so small a window.
 
     `counted`: tokens of the prompt by our count; `answer`: the longest answer that was asked for beside it.
     """
-    if refusal.limit is None or refusal.of_account:
+    if refusal.limit is None or refusal.limit < SMALLEST_WINDOW or refusal.of_account:
         return False
     most = max(refusal.requested or 0, round(GREATEST_RATIO * counted), counted + answer)
     return refusal.limit <= most

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -263,7 +263,10 @@ def with_count(error: ModelError, counted: int | None) -> ModelError:
     if counted is None or error.code not in _UNCLEAR or not error.message:
         return error
     overflow = overflow_by_numbers(error.message, counted)
-    return error if overflow is None else _too_long(overflow, error.message)
+    if overflow is None:
+        return error
+    # What is refused as too much for now is no limit of the model.
+    return _too_long(replace(overflow, of_account=error.code == "rate_limited"), error.message)
 
 
 def _too_long(overflow: Overflow, message: str) -> ModelError:

@@ -243,6 +243,7 @@ def test_a_window_that_counts_prove_is_repeated_by_three_of_them(seed: int) -> N
         (4_096, None, 900, 4_000, True),
         (128_000, None, 3_000, 1_000, False),  # far above what was sent: it speaks of something else
         (None, None, 3_000, 0, False),
+        (1, 3_000, 3_000, 0, False),  # no model has so small a window
     ],
 )
 def test_a_refusal_proves_a_window_below_what_was_sent(
