@@ -14,7 +14,7 @@ _OF_KINDS = {
     "workspace": "changed",
     "webhook": "made changed deleted switched_off",
     "provider": "added changed deleted",
-    "model": "added changed deleted made_default fallback_chosen",
+    "model": "added changed deleted made_default fallback_chosen learnt_forgotten",
     "web_search": "added changed deleted switched_on switched_off",
     "web_access": "added changed deleted",
     "tool_server": "added changed deleted",

@@ -61,6 +61,7 @@ WORDS: Mapping[str, str] = {
     "model.deleted": "Model deleted",
     "model.made_default": "Default model chosen",
     "model.fallback_chosen": "Fallback of a model chosen",
+    "model.learnt_forgotten": "What was learnt of a model forgotten",
     "web_search.added": "Web search added",
     "web_search.changed": "Web search changed",
     "web_search.deleted": "Web search deleted",

@@ -67,9 +67,15 @@ class ModelError(ProductError):
     """A model call failed.
 
     `retryable`: the same request may succeed later. `retry_after`: seconds the provider asked to wait, if it did.
-    `limit`: the context limit in tokens that the provider named with `context_too_long`, if it did. `parameter`: the
-    one of the request that it refused, by the provider's name for it, if it named one. `refused_tools`: what it said of
-    the tools that it refused, names and their numbers in the request; `most_tools`: how many it takes, if it said so.
+    `limit`: the limit that the provider named, if it did: in tokens with `context_too_long`, in images with
+    `too_many_images`. `parameter`: the one of the request that it refused, by the provider's name for it, if it named
+    one. `message`: the provider's own words, which nobody is shown; they may be judged again with what was sent.
+
+    Of `context_too_long`: `requested` are the tokens that the provider says it was sent; `of_account` that the limit is
+    one of tokens a minute, not of the model.
+
+    `refused_tools`: the provider's words about tools that it refused, names and their numbers in the request;
+    `most_tools`: the number of tools that it takes, if it named one.
     """
 
     refused_tools: frozenset[str | int] = frozenset()
@@ -90,6 +96,9 @@ class ModelError(ProductError):
         self.retry_after = retry_after
         self.limit = limit
         self.parameter = parameter
+        self.message = ""
+        self.requested: int | None = None
+        self.of_account = False
 
     @property
     def unavailable(self) -> bool:

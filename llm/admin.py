@@ -24,7 +24,7 @@ from core import i18n
 from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display
 from core.crypto import state_of
 from core.errors import ModelError, ProductError
-from llm import model_facts, services
+from llm import learning, model_facts, services
 from llm.discovery.shapes import Facts
 from llm.forms import MARKS, PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
 from llm.known_models import SOURCE
@@ -32,6 +32,7 @@ from llm.model_facts import in_words, retires_soon
 from llm.models import UNKNOWN_WINDOW, Model, Provider, ToolServer, WebAccess, WebSearch
 from llm.tokens import CATCH_ALL
 from llm.tools import services as tools
+from llm.truncation import ReportedCounts
 
 WAITING = gettext_lazy("Choose a provider and type a name.")
 
@@ -209,7 +210,19 @@ def suggestion(model: Model) -> str:
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
-IN_USE = ("is_default", "counting", "was_read", "learnt_window", "token_ratio", "ratio_samples")
+IN_FORCE = ("window_in_force", "images_in_force")
+IN_USE = ("is_default", "counting", "was_read", "token_ratio", "ratio_samples")
+SOURCES = {  # of a window that was not learnt, see `llm.learning.window_source`
+    "typed": gettext_lazy("typed"),
+    "server": gettext_lazy("served"),
+    "known": gettext_lazy("known"),
+    "default": gettext_lazy("assumed"),
+}
+SCRIPTS = {
+    "latin": gettext_lazy("Latin"),
+    "cjk": gettext_lazy("Chinese, Japanese and Korean"),
+    "other": gettext_lazy("other scripts, digits and signs"),
+}
 
 
 @admin.register(Model)
@@ -231,14 +244,11 @@ class ModelRowAdmin(RowAdmin):
     list_select_related = ("provider", "fallback")
     autocomplete_fields = ("fallback",)
     search_fields = ("name", "provider__name")
-    actions_detail = ("make_default", "take_found")
-    readonly_fields = (
-        *("known", "what_was_found", "is_default", "learnt_window", "token_ratio", "ratio_samples"),
-        *("counting", "was_read"),
-    )
+    actions_detail = ("make_default", "take_found", "test_reading", "forget_learnt")
+    readonly_fields = ("known", "what_was_found", *IN_FORCE, *IN_USE)
     fieldsets = (
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
-        ("Room", {"fields": ("context_window", "max_output", "tokenizer")}),
+        ("Room", {"fields": ("context_window", "max_output", "max_images", *IN_FORCE, "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "reasoning", "several_system_messages")}),
         ("Reasoning", {"fields": ("efforts", "effort")}),
         ("Price in US dollars a million tokens", {"fields": PRICES}),
@@ -247,7 +257,13 @@ class ModelRowAdmin(RowAdmin):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self.fieldsets if obj else self.fieldsets[:-2]
+        if obj:
+            return self.fieldsets
+        # Of a new row nothing is in force yet.
+        return [
+            (title, {"fields": [name for name in options["fields"] if name not in IN_FORCE]})
+            for title, options in self.fieldsets[:-2]
+        ]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, change=change, **kwargs)
@@ -320,13 +336,29 @@ class ModelRowAdmin(RowAdmin):
 
     @display(description="Tokens its provider read")
     def was_read(self, model: Model) -> str:
-        shares = [read / counted for counted, read in model.reads if counted]
-        if not shares:
+        counts = ReportedCounts.of(model.reported_counts)
+        lines = []
+        for script, label in SCRIPTS.items():
+            shares = [read / counted for counted, read in counts.scripts.get(script, ()) if counted]  # type: ignore[call-overload]  # its keys are those of SCRIPTS
+            if shares:
+                numbers = {"least": f"{min(shares):.2f}", "most": f"{max(shares):.2f}", "count": len(shares)}
+                lines.append(f"{label}: " + _("%(least)s to %(most)s, in %(count)s prompts") % numbers)
+        if not lines:
             return i18n.translated("Nothing yet: no prompt of text alone has been answered.")
-        least, most = f"{min(shares):.2f}", f"{max(shares):.2f}"
-        return i18n.translated(
-            f"From {least} to {most} for each token of our count, in the last {len(shares)} prompts of text alone."
-        )
+        return _("For each token of our count, by script. %(lines)s.") % {"lines": "; ".join(lines)}
+
+    @display(description="Window in force")
+    def window_in_force(self, model: Model) -> str:
+        tokens = _("%(number)s tokens") % {"number": i18n.grouped(model.window)}
+        return f"{tokens}, {learning.window_words(model)}"
+
+    @display(description="Most images in force")
+    def images_in_force(self, model: Model) -> str:
+        if model.image_limit is None:
+            return _("no limit is known")
+        learnt = model.learnt_max_images == model.image_limit
+        why = learning.evidence_words(learning.Evidence.of(model.images_evidence)) if learnt else ""
+        return ", ".join(filter(None, [i18n.grouped(model.image_limit), why]))
 
     @display(description="Retires", ordering="retires_on", label={"soon": "danger", "planned": "warning"})
     def retirement(self, model: Model) -> tuple[str, str] | None:
@@ -336,10 +368,11 @@ class ModelRowAdmin(RowAdmin):
         return "soon" if retires_soon(model) else "planned", said
 
     @display(description="Window", ordering="context_window")
-    def window(self, model: Model) -> str:
-        assumed = model.context_window == UNKNOWN_WINDOW and "context_window" not in services.known_of(model)
-        window = i18n.grouped(model.context_window)
-        return _("%(number)s (assumed)") % {"number": window} if assumed else window
+    def window(self, model: Model) -> SafeString:
+        """The one in force, and in a word where it comes from; the whole of that when pointed at."""
+        source = SOURCES.get(learning.window_source(model), _("learnt"))
+        words, window = learning.window_words(model), i18n.grouped(model.window)
+        return format_html('<span title="{}">{} ({})</span>', words, window, source)
 
     @display(description="Abilities")
     def abilities(self, model: Model) -> str:
@@ -376,6 +409,32 @@ class ModelRowAdmin(RowAdmin):
         model = self.row(request, object_id)
         model_facts.take_found(user=acting(request), model=model)
         return self.back(request, model, f"{model} is now as its provider says.")
+
+    @confirmed(
+        "Test reading",
+        icon="network_check",
+        ask="Ask this model for a word from the beginning of a long prompt?",
+        explain="A prompt that nearly fills its window is sent, which may cost. A server that cuts prompts does not "
+        "know the word. Nothing is changed.",
+    )
+    def test_reading(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        model = self.row(request, object_id)
+        try:
+            result = model_facts.test_reading(model)
+        except ProductError as error:
+            return self.back(request, model, f"{model}: {error.detail}", messages.ERROR)
+        return self.back(request, model, f"{model}: {result.words}", result.level)
+
+    @confirmed(
+        "Forget",
+        icon="restart_alt",
+        ask="Forget what was learnt of this model's limits?",
+        explain="Its window and its most images are then those of the page, until its server proves other ones.",
+    )
+    def forget_learnt(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        model = self.row(request, object_id)
+        learning.forget_learnt(user=acting(request), model=model)
+        return self.back(request, model, f"What was learnt of {model} is forgotten.")
 
 
 @admin.register(WebSearch)

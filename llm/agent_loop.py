@@ -6,6 +6,7 @@ Events come from async generators, one inside the other: the turn, its steps, an
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -36,7 +37,9 @@ from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse
 MAX_CYCLES = 6
 MAX_CALLS = 16  # of one step; a model that asks for more is told so
 # Errors after which a request that is prepared otherwise, for the same model, may be accepted.
-PREPARED_AGAIN = ("context_too_long", "responses_only")
+PREPARED_AGAIN = ("context_too_long", "too_many_images", "responses_only")
+SMALLER_AGAIN = ("context_too_long", "too_many_images")
+MAX_SMALLER = 4  # times that a prompt which is refused as too long is sent again with less
 
 logger = logging.getLogger(__name__)
 
@@ -164,9 +167,10 @@ async def _step(
 ) -> AsyncGenerator[StepEvent, None]:
     """One model call; again, prepared otherwise, when the provider says what is wrong with it or is not available.
 
-    A model is asked once more for each reason, and none after the first token: nothing may be told twice.
+    A model is asked once more for each reason, for a prompt that is too long up to `MAX_SMALLER` times, and none after
+    the first token: nothing may be told twice.
     """
-    known: set[tuple[Provider, str, str]] = set()
+    known: Counter[tuple[Provider, str, str]] = Counter()
     while True:
         asked = step.asked = await prepare(cycle, added)
         try:
@@ -178,9 +182,10 @@ async def _step(
         except ModelError as error:
             met = (asked.provider, asked.request.model, error.code)
             again = error.unavailable or error.code in PREPARED_AGAIN
-            if step.begun or met in known or not again:
+            most = MAX_SMALLER if error.code in SMALLER_AGAIN else 1
+            if step.begun or known[met] >= most or not again:
                 raise
-            known.add(met)
+            known[met] += 1
             cycle = replace(cycle, refused=error)
 
 

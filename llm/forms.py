@@ -118,7 +118,7 @@ class ModelForm(forms.ModelForm[Model]):
     class Meta:
         model = Model
         fields: ClassVar = [
-            *("provider", "name", "context_window", "max_output", "tokenizer"),
+            *("provider", "name", "context_window", "max_output", "max_images", "tokenizer"),
             *("vision", "tools", "reasoning", "several_system_messages", "efforts", "effort"),
             *("enabled", "fallback", *PRICES),
         ]
@@ -140,7 +140,7 @@ class ModelForm(forms.ModelForm[Model]):
 
     def _ask_for_new(self) -> None:
         self.initial["context_window"] = None
-        for name in ("context_window", *PRICES):
+        for name in ("context_window", "max_images", *PRICES):
             self.fields[name].widget.attrs["placeholder"] = _("as known")
         for name in ("vision", "tools", "reasoning"):
             old = self.fields[name]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.metadata import version
+from urllib.parse import urlsplit
 
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, TieredPrices
@@ -56,6 +57,17 @@ _EFFORTS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
 )
 
 
+# The most images of one request, by the address of the vendor's service, from its pages or its refusals.
+_MOST_IMAGES = {
+    "api.anthropic.com": 100,
+    "api.groq.com": 5,
+    "api.mistral.ai": 8,
+    "api.openai.com": 500,
+}
+_AZURE_IMAGES = 50
+_AZURE = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
+
+
 @dataclass(frozen=True, slots=True)
 class Suggestion:
     """`window` and `max_output` in tokens, prices in US dollars a million tokens; None: not known."""
@@ -100,6 +112,12 @@ def efforts_of(model_name: str) -> list[str]:
     """The efforts of reasoning that a model of this name takes; empty when nothing is known."""
     name = model_name.rpartition("/")[2].lower()  # gateways name models "vendor/model", Google "models/…"
     return list(next((efforts for pattern, efforts in _EFFORTS if pattern.search(name)), ()))
+
+
+def images_of(base_url: str) -> int | None:
+    """Return how many images the service at this address takes in one request; None where nothing is known."""
+    host = urlsplit(base_url).hostname or ""
+    return _AZURE_IMAGES if host.endswith(_AZURE) else _MOST_IMAGES.get(host)
 
 
 def _at_host(base_url: str, name: str) -> ModelInfo | None:

@@ -2,11 +2,16 @@
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Collection, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
+from itertools import count as count_from
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
 from django.utils import timezone
@@ -16,17 +21,38 @@ from django.utils.translation import gettext_lazy
 
 from core.crypto import is_lost
 from core.errors import ModelError
+from core.i18n import grouped
 from core.permissions import require_right
+from llm import tokens
 from llm.discovery.servers import Discovery, discover
 from llm.discovery.shapes import Facts
 from llm.models import Model, Provider
 from llm.providers import DEFAULT_BASE_URLS
-from llm.services import FOLLOWED, found_of, known_of, new_client
-from llm.types.model_call import Message, ModelRequest, ReasoningDelta, ToolCallStarted, ToolDefinition
+from llm.services import (
+    FOLLOWED,
+    LEARNT_IMAGES,
+    LEARNT_WINDOW,
+    clear_learnt_images,
+    clear_learnt_window,
+    found_of,
+    known_of,
+    new_client,
+)
+from llm.types.model_call import (
+    Message,
+    ModelRequest,
+    ReasoningDelta,
+    StepFinished,
+    TextDelta,
+    ToolCallStarted,
+    ToolDefinition,
+)
 
 RETIRES_SOON = timedelta(days=30)
 TRY_SECONDS = 60.0  # a model may have to be loaded first
 TRY_TOKENS = 1_024  # a model that reasons does so before it calls
+LONGEST_TEST = 30_000  # tokens of a prompt by which an admin tests whether a server reads all of it
+TEST_SECONDS = 120.0  # a long prompt takes a small machine a while
 TRIED_ON = "tools_tried_on"
 TRIED = ToolDefinition("ready", "Says that you are ready.", {"type": "object", "properties": {}})
 logger = logging.getLogger(__name__)
@@ -80,7 +106,7 @@ def _follow(model: Model, said: Facts, source: str) -> Model:
     row.found = before | said | {"source": source}
     row.found_at = timezone.now()
     if before.get("context_window", row.found.get("context_window")) != row.found.get("context_window"):
-        row.learnt_window = None  # it was learnt from a server that was set up otherwise
+        clear_learnt_window(row)  # it was learnt from a server that was set up otherwise
     if row.found.get("retires_on") not in (None, before.get("retires_on")):
         logger.warning("model %s of %s retires on %s", row, row.provider, row.found["retires_on"])
     _take(row, [name for name in FOLLOWED if name not in row.set_by_hand])
@@ -92,17 +118,19 @@ def _take(row: Model, names: Collection[str]) -> None:
     for name in names:
         if name in values:
             setattr(row, name, values[name])
-    changed = [*FOLLOWED, "found", "found_at", "learnt_window", "set_by_hand"]
+    changed = [*FOLLOWED, "found", "found_at", *LEARNT_WINDOW, *LEARNT_IMAGES, "set_by_hand"]
     row.save(update_fields=changed)
 
 
 @transaction.atomic
 def take_found(*, user: AbstractUser, model: Model) -> None:
-    """What the provider said takes the place of what an admin set, and is followed from now on."""
+    """What the provider said takes the place of what an admin set or was learnt, and is followed from now on."""
     require_right(user, "change", model)
     row = Model.objects.select_for_update(of=("self",)).select_related("provider").get(pk=model.pk)
     found = found_of(row)
     row.set_by_hand = [name for name in row.set_by_hand if name not in found]
+    clear_learnt_window(row)
+    clear_learnt_images(row)
     _take(row, found)
 
 
@@ -132,6 +160,92 @@ def try_out(model: Model) -> Facts | None:
         return {"tools": False} if error.code == "bad_model_request" else None
 
 
+@dataclass(frozen=True, slots=True)
+class ReadingTest:
+    """What a test of reading has shown, as a sentence; `passed` is None where it could not tell."""
+
+    words: str
+    passed: bool | None
+
+    @property
+    def level(self) -> int:
+        return {True: messages.SUCCESS, False: messages.ERROR, None: messages.WARNING}[self.passed]
+
+
+def test_reading(model: Model) -> ReadingTest:
+    """Ask the model for a word that stands at the beginning of a long prompt; stores nothing.
+
+    A short prompt with another word comes first: a model that does not repeat that proves nothing by the long one.
+    Raises `ModelError`.
+    """
+    count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
+    room = min(LONGEST_TEST, model.window * 4 // 5 - TRY_TOKENS // 4)
+    repeats, _none = _repeats(model, ())
+    if not repeats:
+        words = _("It did not repeat a word even from a short prompt, so the test says nothing about what it reads.")
+        return ReadingTest(words, None)
+    line = "Line {number}: nothing of importance happened on this day at the station, and nobody wrote a word of it."
+    filler: list[str] = []
+    for block in count_from(1):
+        text = "\n".join(line.format(number=block * 40 + number) for number in range(40))
+        if sum(map(count, [*filler, text])) > room:
+            break
+        filler.append(text)
+    sent = sum(map(count, filler))
+    repeats, reported = _repeats(model, filler)
+    numbers = {"sent": grouped(sent), "reported": grouped(reported)}
+    if repeats:
+        words = _(
+            "It repeated a word from the beginning of a prompt of about %(sent)s tokens, so prompts up to that length "
+            "are not cut. It reported %(reported)s tokens."
+        )
+        return ReadingTest(words % numbers, True)
+    words = _(
+        "It did not repeat a word from the beginning of a prompt of about %(sent)s tokens, though it did from a short "
+        "one: its server probably cut the beginning. It reported %(reported)s tokens. Give the server a larger window, "
+        "or set this model's window to the server's."
+    )
+    return ReadingTest(words % numbers, False)
+
+
+def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
+    """Return whether the model repeats a word that stood before the filler, and the tokens that it reports."""
+    word = "".join(secrets.choice("BCDFGHJKLMNPQRSTVWXZ") for _ in range(8))
+    said = [Message("user", f"The word to remember is {word}. Keep it in mind."), Message("assistant", "I will.")]
+    for text in filler:  # as messages of their own, since servers drop whole messages
+        said += [Message("user", text), Message("assistant", "Go on.")]
+    question = "What is the word that you were told to remember at the very beginning? Answer with that word alone."
+    request = ModelRequest(
+        model.name,
+        (*said, Message("user", question)),
+        min(TRY_TOKENS, model.max_output or TRY_TOKENS),
+        window=model.window,
+        left=TRY_TOKENS,
+    )
+
+    provider = model.provider
+
+    async def call() -> tuple[str, int]:
+        client, text, reported = new_client(provider), "", 0
+        try:
+            async with asyncio.timeout(TEST_SECONDS), aclosing(client.stream(request)) as events:
+                async for event in events:
+                    if isinstance(event, TextDelta):
+                        text += event.text
+                    elif isinstance(event, StepFinished) and event.usage is not None:
+                        reported = event.usage.input
+        finally:
+            await client.close()
+        return text, reported
+
+    try:
+        text, reported = asyncio.run(call())
+    except TimeoutError as error:
+        sentence = f"The model did not answer within {TEST_SECONDS:.0f} seconds."
+        raise ModelError("provider_timeout", sentence, retryable=True) from error
+    return word in text.upper(), reported
+
+
 def read_all() -> None:
     """Every day: what all providers that are switched on say now. Costs nothing."""
     for provider in Provider.objects.filter(enabled=True):
@@ -158,6 +272,7 @@ def retires_soon(model: Model) -> bool:
 IN_WORDS = {
     "context_window": gettext_lazy("a window of {:,} tokens"),
     "max_output": gettext_lazy("at most {:,} tokens an answer"),
+    "max_images": gettext_lazy("at most {:,} images a prompt"),
     "input_price": gettext_lazy("${:f} a million prompt tokens"),
     "output_price": gettext_lazy("${:f} a million answer tokens"),
     "cached_input_price": gettext_lazy("${:f} a million cached tokens"),

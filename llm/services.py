@@ -6,25 +6,24 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import F
 
 from audit.services import record, record_saved, stored
 from core.background import on_database
 from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
 from core.permissions import require_right, require_store
-from llm.known_models import efforts_of, suggest
+from llm.known_models import efforts_of, images_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.models.workspace import Kept
-from llm.providers import create
-from llm.types.model_call import Allocated, CacheRule
+from llm.providers import DEFAULT_BASE_URLS, create
+from llm.types.model_call import CacheRule
 from llm.types.model_call import Provider as ProviderClient
 
 DEFAULT_LOCK = "default model"  # two admins choosing a default at once choose one after the other
@@ -32,6 +31,7 @@ DEFAULT_LOCK = "default model"  # two admins choosing a default at once choose o
 UNKNOWN: dict[str, Any] = {
     "context_window": UNKNOWN_WINDOW,
     "max_output": None,
+    "max_images": None,
     "input_price": None,
     "output_price": None,
     "cached_input_price": None,
@@ -43,6 +43,7 @@ UNKNOWN: dict[str, Any] = {
 }
 FOLLOWED = (*UNKNOWN, "retires_on")  # what a provider can say of a model
 RATIO_BOUNDS = (0.5, 2.0)
+RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces what is assumed of unknown tokenizers
 RATIO_MEMORY = 20  # samples; later ones move the ratio by at least a twentieth, so that it follows a change
 
 logger = logging.getLogger(__name__)
@@ -263,12 +264,19 @@ def store_model(
 ) -> dict[str, Any]:
     """Stores a row as an administrator's form left it; returns what `fill_from_known` found for the empty fields.
 
-    What was `typed` stays from now on, whatever the provider says; what was left empty follows it.
+    What was `typed` stays from now on, whatever the provider says; what was left empty follows it. A limit that is
+    typed or emptied takes the place of a learnt one.
     """
     require_store(user, model)
     model.set_by_hand = sorted({*model.set_by_hand, *typed} & UNKNOWN.keys() - {*left_empty})
     if {"provider", "name"} & {*typed}:  # it is another model now
         model.found, model.found_at, model.retires_on = {}, None, None
+        clear_learnt_window(model)
+        clear_learnt_images(model)
+    if "context_window" in {*typed, *left_empty}:
+        clear_learnt_window(model)
+    if "max_images" in typed:
+        clear_learnt_images(model)
     found = fill_from_known(model, left_empty)
     before = stored(model)
     model.save()
@@ -278,9 +286,11 @@ def store_model(
 
 def known_of(model: Model) -> dict[str, Any]:
     """The fields of `UNKNOWN` that are known of a model: what its provider said, else by its name and address."""
-    known = suggest(model.provider.kind, model.name, base_url=model.provider.base_url)
+    provider = model.provider
+    known = suggest(provider.kind, model.name, base_url=provider.base_url)
     values = {name: getattr(known, "window" if name == "context_window" else name, None) for name in UNKNOWN}
     values["efforts"] = efforts_of(model.name) or None
+    values["max_images"] = images_of(provider.base_url or DEFAULT_BASE_URLS[provider.kind])
     return {name: value for name, value in (values | found_of(model)).items() if value is not None}
 
 
@@ -300,18 +310,26 @@ def fill_from_known(model: Model, names: Collection[str]) -> dict[str, Any]:
 
 @transaction.atomic
 def save_provider(
-    *, name: str, kind: str, base_url: str, api_key: str | None, models: Sequence[tuple[str, int | None]], default: bool
+    *,
+    name: str,
+    kind: str | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    models: Sequence[tuple[str, int | None]] = (),
+    default: bool = False,
 ) -> Provider:
     """Creates or updates a provider and its models by name; `models` are (name, window in tokens or None).
 
-    Idempotent. `api_key` None keeps the stored one; `default` makes the first of `models` the workspace's default.
-    Raises `invalid_setting` for what the rows cannot hold.
+    Idempotent. What is None stays as it is stored; a new provider is OpenAI's, at its own address, and switched on.
+    `default` makes the first of `models` the workspace's default. Raises `invalid_setting` for what the rows cannot
+    hold.
     """
     if default and not models:
         raise ProductError("no_model", "Name at least one model to make it the default.")
-    changes = {"kind": kind, "base_url": base_url, "enabled": True} | ({} if api_key is None else {"api_key": api_key})
-    _check(Provider(name=name, **changes))
+    options = {"kind": kind, "base_url": base_url, "api_key": api_key}
+    changes = {option: value for option, value in options.items() if value is not None}
     before = Provider.objects.filter(name=name).first()
+    _check(Provider(name=name, **({"kind": before.kind, "base_url": before.base_url} if before else {}) | changes))
     provider, _ = Provider.objects.update_or_create(name=name, defaults=changes)
     record_saved(user=None, kind="provider", row=provider, before=before, name=name)
     for number, (model_name, window) in enumerate(models):
@@ -332,7 +350,8 @@ def save_model(
 ) -> Model:
     """Creates a model with what is known of it, or updates its window and these other fields of `UNKNOWN`.
 
-    An unknown window is 4,096 tokens. What is given here stays, whatever the provider says.
+    An unknown window is 4,096 tokens. What is given here stays, whatever the provider says, and takes the place of what
+    was learnt.
     """
     model = Model.objects.filter(provider=provider, name=name).first()
     if model is None:
@@ -342,6 +361,10 @@ def save_model(
     typed = dict(settings or {}) | ({} if window is None else {"context_window": window})
     for field, value in typed.items():
         setattr(model, field, value)
+    if "context_window" in typed:
+        clear_learnt_window(model)
+    if "max_images" in typed:
+        clear_learnt_images(model)
     model.set_by_hand = sorted({*model.set_by_hand, *typed})
     model.enabled = True
     _check(model)
@@ -358,137 +381,35 @@ def _check(row: Provider | Model) -> None:
         raise invalid_setting(error.message_dict, str(row) or "The name") from error
 
 
+@transaction.atomic
 def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
-    """Moves the model's ratio of reported to counted prompt tokens towards this answer's, within bounds."""
+    """Move the model's ratio of reported to counted prompt tokens towards this answer's, within bounds.
+
+    The row is locked and read again, so that answers side by side keep each other's samples.
+    """
     if counted < 100 or reported <= 0:
         return  # small prompts say more about overhead than about the tokenizer
+    row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
+    if row is None:
+        return
     low, high = RATIO_BOUNDS
     sample = min(high, max(low, reported / counted))
-    weight = 1.0 / min(model.ratio_samples + 1, RATIO_MEMORY)
-    model.token_ratio += (sample - model.token_ratio) * weight
-    changes = {"token_ratio": model.token_ratio, "reads": model.reads}
-    Model.objects.filter(pk=model.pk).update(**changes, ratio_samples=F("ratio_samples") + 1)
+    weight = 1.0 / min(row.ratio_samples + 1, RATIO_MEMORY)
+    row.token_ratio += (sample - row.token_ratio) * weight
+    row.ratio_samples += 1
+    row.save(update_fields=["token_ratio", "ratio_samples"])
+    model.token_ratio, model.ratio_samples = row.token_ratio, row.ratio_samples
 
 
-# A server that says it read less than a share of what was sent has cut it. Ours, by what is known of counting: chat
-# templates, definitions of tools and images are counted differently everywhere, texts much less so.
-READ_AT_LEAST = {"known": 0.85, "seen": 0.75, "unknown": 0.6}  # by what is known of how the model counts
-# Whatever was learnt: a server that makes twice our tokens of Vietnamese makes about as many as we of English.
-READ_OF_ANY_TEXT = 0.9
-FEW_TOOLS = 5  # definitions of less than a fifth of the texts say little about how a server writes them
-DOUBTFUL = 0.97  # of what was sent; a server that read less is asked for the window that it really has
-UNREAD_AT_LEAST = 300  # tokens; less may be a matter of counting
-PLAUSIBLE = 256  # tokens; a server that says it read less than that has not counted
-LEAST_WINDOW = 2_048  # tokens; no server in use has less
-RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces what is assumed of unknown tokenizers
-COMPARABLE = 4  # a prompt of less than a quarter says more about templates than about the tokenizer
+# Of what is learnt of a model's limits, see `llm.learning`.
+LEARNT_WINDOW = ("learnt_window", "window_evidence", "reported_counts")
+LEARNT_IMAGES = ("learnt_max_images", "images_evidence")
 
 
-class Sent(NamedTuple):
-    """Tokens of one call by our count: `texts` without images and replayed reasoning, `tools` their definitions.
-
-    `plain`: there was nothing else.
-    """
-
-    texts: int
-    tools: int = 0
-    plain: bool = True
+def clear_learnt_window(model: Model) -> None:
+    """Clear the window that was learnt and the counts that it could be learnt from, in memory."""
+    model.learnt_window, model.window_evidence, model.reported_counts = None, {}, {}
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A prompt that its server has not read whole: `read` of `sent` tokens, by the server's own count.
-
-    `window` and `server` where the server says which window it has, and so what it is.
-    """
-
-    read: int
-    sent: int
-    window: int | None = None
-    server: str = ""
-
-    @property
-    def missing(self) -> int:
-        return self.sent - self.read
-
-
-def cut(model: Model, sent: Sent, read: int, allocated: Allocated | None = None) -> Cut | None:
-    """Whether a server that says it read `read` tokens has cut the prompt; None where counting can explain it.
-
-    `read` may hold images, reasoning and what a server adds, so it is held against the least that the rest can take.
-    `allocated` decides what counting leaves open: a window smaller than what was sent is proof.
-    """
-    if not _doubtful(model, sent, read):
-        return None
-    ratio, known = _ratio(model, sent)
-    expected = round((sent.texts + sent.tools) * ratio)
-    found = Cut(read, expected, *((allocated.window, allocated.server) if allocated else ()))
-    if found.window is not None and found.window < expected:
-        return found
-    # A window with room for all is no reason to cut, so then only what nothing else explains is one.
-    share = READ_AT_LEAST["unknown" if found.window is not None else known]
-    # Of tools nothing is expected: some servers do not write them into the prompt.
-    return found if read < min(share * ratio, READ_OF_ANY_TEXT) * sent.texts else None
-
-
-async def held_against(model: Model, sent: Sent, read: int) -> Cut | None:
-    """As `cut`; the server is asked for its window when it has read less than was sent, and only then.
-
-    What was read of a whole prompt is remembered, by `learn_ratio` also in the row.
-    """
-    found = None
-    if _doubtful(model, sent, read):
-        found = cut(model, sent, read, await shared_client(model.provider).allocated(model.name))
-    if found is None and sent.plain and read >= PLAUSIBLE and sent.tools * FEW_TOOLS <= sent.texts:
-        model.reads = [*model.reads, [sent.texts + sent.tools, read]][-RATIO_MEMORY:]
-    return found
-
-
-def _doubtful(model: Model, sent: Sent, read: int) -> bool:
-    expected = round((sent.texts + sent.tools) * _ratio(model, sent)[0])
-    return PLAUSIBLE <= read < DOUBTFUL * expected and expected - read >= UNREAD_AT_LEAST
-
-
-def _ratio(model: Model, sent: Sent) -> tuple[float, str]:
-    """Tokens of the server for one of ours, and how well that is known.
-
-    From what it read of prompts of about this length or longer: the least, since a server may add text of its own,
-    and what it adds to a short prompt says nothing of a long one. Few of them only ever lower what is expected.
-    """
-    counted = sent.texts + sent.tools
-    seen = [read / before for before, read in model.reads if before * COMPARABLE >= counted]
-    if model.tokenizer:
-        return 1.0, "known"
-    if not seen:
-        return 1.0, "unknown"
-    low, high = RATIO_BOUNDS
-    least = max(low, min(high, *seen))
-    return (least, "known") if len(seen) >= RATIO_TRUSTED else (min(1.0, least), "seen")
-
-
-def learn_cut(model: Model, found: Cut) -> None:
-    """Remembers the window of a server that cut a prompt: what it says, else what it read or a little more.
-
-    Servers drop whole messages, and their windows are powers of two.
-    """
-    guess = 1 << (found.read - 1).bit_length()
-    window = found.window or (guess if guess < model.window else found.read)
-    model.learnt_window = max(LEAST_WINDOW, window)
-    Model.objects.filter(pk=model.pk).update(learnt_window=model.learnt_window)
-
-
-def learn_refusal(model: Model, limit: int | None) -> str:
-    """The provider refused a prompt as too long: remembers the limit it named, or a fifth less than was thought.
-
-    Returns a sentence for the report. The same row in memory is changed too, so that the next plan uses it.
-    """
-    before = model.window
-    model.learnt_window = max(256, limit if limit is not None and limit < before else before * 4 // 5)
-    Model.objects.filter(pk=model.pk).update(learnt_window=model.learnt_window)
-    named = (
-        "It named that limit" if model.learnt_window == limit else "It named no usable limit, so a fifth less is used"
-    )
-    return (
-        f"The provider refused a prompt that fits into {before:,} tokens. {named}: from now on "
-        f"{model.learnt_window:,}. An admin can correct the model's window."
-    )
+def clear_learnt_images(model: Model) -> None:
+    model.learnt_max_images, model.images_evidence = None, {}

@@ -13,7 +13,7 @@ from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import list_changed, lock, require_idle, visible_turn
 from chat.prompts.turn_context import options_of
 from chat.sending.services import send
-from chat.turns.admission import admit
+from chat.turns.admission import Given, admit
 from chat.turns.services import decide_call
 from chat.turns.submit import Ask, begin_answers, check_effort, models_of, remember_effort, turns_of_key
 from core.errors import NotFound, ProductError
@@ -111,7 +111,7 @@ def _go_on(conversation: Conversation, wanted: Wanted, key: str | None) -> Turn:
     chosen, options = models_of(locked, models), wanted.options.as_json()
     check_effort(wanted.effort, chosen)
     remember_effort(locked, wanted.effort)
-    admitted = admit(locked, found, chosen, 0)
+    admitted = admit(locked, found, chosen, Given())
     [turn] = begin_answers(locked, asked.user_message, admitted, key, below=asked.answer, options=options)
     return turn
 

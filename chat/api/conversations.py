@@ -46,6 +46,7 @@ from chat.realtime import event_stream
 from chat.sending.offers import offers
 from chat.sending.services import no_next, queue, remove_next, send
 from chat.turns.services import stop_turn
+from chat.turns.smaller import offers_send_less
 from chat.turns.submit import Ask, regenerate
 from core.errors import ProductError
 from core.i18n import translated
@@ -87,7 +88,11 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
         return instance
 
 
-CONTEXT_NOTICE = "where the provider's server did not read the whole prompt: that, and what to do"
+CONTEXT_NOTICE = (
+    "where the provider's server has proven not to have read the whole prompt: that, and what to do; where it reported "
+    "oddly few tokens: that (`context_unread` is 0 then)"
+)
+SEND_LESS = "whether the provider refused this and a shorter prompt might be answered: `regenerate/` with `send_less`"
 
 
 class MarkSerializer(Strict):
@@ -172,19 +177,23 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
     )
     cost = MoneyField(help_text="Of all its model calls.")
     context_notice = SentenceField(help_text=CONTEXT_NOTICE)
+    send_less = serializers.SerializerMethodField(help_text=SEND_LESS)
 
     class Meta:
         model = Turn
         fields: ClassVar = [
             "id", "conversation", "user_message", "message", "model", "answered_by", "fallback_reason",
             "finish_reason", "effort", "slot", "status",
-            "text", "parts", "usage", "cost", "error", "context_unread", "context_notice",
+            "text", "parts", "usage", "cost", "error", "context_unread", "context_notice", "send_less",
             "created", "started", "finished",
         ]  # fmt: skip
 
     @extend_schema_field(ErrorSerializer(allow_null=True))
     def get_error(self, turn: Turn) -> dict[str, str] | None:
         return error_of(turn.answer)
+
+    def get_send_less(self, turn: Turn) -> bool:
+        return offers_send_less(turn, turn.answer)
 
     @extend_schema_field(UsageSerializer(allow_null=True))
     def get_usage(self, turn: Turn) -> dict[str, int] | None:
@@ -236,6 +245,9 @@ class KeepSerializer(ChosenModelsSerializer):
 
 class RegenerateSerializer(ChosenModelsSerializer):
     effort = EffortField()
+    send_less = serializers.BooleanField(
+        default=False, help_text="Plan for at most half of the prompt that was sent last, for this answer alone."
+    )
 
 
 class AskSerializer(KeepSerializer):

@@ -149,10 +149,29 @@ class OutgoingSerializer(serializers.Serializer[dict[str, Any]]):
     what = serializers.CharField(help_text="The address, query or arguments.")
 
 
+class EvidenceSerializer(serializers.Serializer[dict[str, Any]]):
+    """Why a learnt limit is believed."""
+
+    kind = serializers.ChoiceField(choices=["refused", "served", "counted"], required=False)
+    limit = serializers.IntegerField(required=False, help_text="What was named or reported.")
+    sent = serializers.ListField(
+        child=serializers.IntegerField(), required=False, help_text="Our counts of the prompts that it was learnt from."
+    )
+    requested = serializers.IntegerField(required=False, allow_null=True, help_text="By the refusal's own count.")
+    server = serializers.CharField(required=False, allow_blank=True)
+    on = serializers.DateTimeField(required=False)
+
+
 class ReportSerializer(CallSerializer):
     """What the model saw in one call; all numbers in tokens."""
 
     window = serializers.IntegerField()
+    window_source = serializers.CharField(
+        required=False,
+        help_text="Where the window comes from: typed, server (as it says), known (of this model), default (assumed), "
+        "refused, served or counted (learnt, with evidence), learnt (by an earlier version), profile, conversation.",
+    )
+    window_evidence = EvidenceSerializer(required=False, help_text="Of a learnt window; else empty.")
     reserved_output = serializers.IntegerField()
     reserved_reasoning = serializers.IntegerField(help_text="How much of that is for what it reasons first.")
     effort = serializers.CharField(allow_blank=True, help_text="Of reasoning, as sent; empty: the provider's default.")
@@ -231,7 +250,8 @@ class OfferSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class PlanSerializer(ReportSerializer):
-    """Of a draft that does not fit there is only `fits`, `limit`, `error`, `documents` and `offers`."""
+    """Of a draft that does not fit there is only `fits`, `limit`, the window and its source, `error`, `documents` and
+    `offers`."""
 
     offers = OfferSerializer(
         many=True, help_text="What would make the draft fit, or leave less of the conversation out."

@@ -5,6 +5,7 @@ The required sections, all but older turns, are made first and made to fit; what
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple, NotRequired, TypedDict, cast
 
@@ -175,8 +176,9 @@ class Report:
                 why = "by_user" if file.excluded else reason
                 yield _attached("file", file.id, file.tokens, placed is not None and not file.excluded, why, exact)
             for image in message.images:
-                why, there = "by_user" if image.excluded else reason, placed is not None and bool(placed.images)
-                yield _attached("image", image.id, image.tokens, there and not image.excluded, why, False)
+                named = image.excluded and (placed is not None or image.reason == "by_user")
+                there = placed is not None and not image.excluded
+                yield _attached("image", image.id, image.tokens, there, image.reason if named else reason, False)
             yield self._source("message", message.id, placed, reason)
 
     @cached_property
@@ -243,6 +245,7 @@ def build(request: ContextRequest) -> Prompt:
     Raises `ContextError`: `no_user_message`, `file_too_long`, `context_too_long`. `request.policy` and `.layout` are
     names in `POLICIES` and `LAYOUTS`.
     """
+    request = with_image_limit(request)
     renderer, policy, limit = Renderer(request), POLICIES[request.policy], request.room.input_limit
     current_start = current_turn_start(request.messages)
     current = read_turn(request.messages[current_start:])
@@ -275,11 +278,31 @@ def required_tokens(request: ContextRequest) -> int:
 
     Raises `ContextError`: `no_user_message`.
     """
+    request = with_image_limit(request)
     renderer = Renderer(request)
     sections = _required_sections(renderer, read_turn(request.messages[current_turn_start(request.messages) :]))
     if POLICIES[request.policy].cuts_system:
         _cut_system_to_share(sections, renderer)
     return _total(sections)
+
+
+def with_image_limit(request: ContextRequest) -> ContextRequest:
+    """Return the request with at most `max_images` images, those of the newest messages; the others are only named."""
+    left, messages = request.max_images, list(request.messages)
+    if left is None or sum(len(message.images) for message in messages) <= left:
+        return request
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        sent = message.sent_images if message.mark != "excluded" else ()
+        if len(sent) > left:
+            surplus = {image.id for image in sent[left:]}
+            images = (
+                replace(image, excluded=True, reason="too_many_images") if image.id in surplus else image
+                for image in message.images
+            )
+            messages[index] = replace(message, images=tuple(images))
+        left = max(0, left - len(sent))
+    return replace(request, messages=messages)
 
 
 def _borders(sections: Sections, ends: Mapping[Section, int]) -> tuple[int, ...]:
@@ -320,8 +343,9 @@ def _place_of_note(request: ContextRequest, history: History, current_start: int
     place = next((n for n, message in enumerate(history.messages) if message.source in after), len(history.messages))
     while 0 < place < len(history.messages) and history.messages[place].role == "tool":
         place -= 1  # it never parts a call from its results
-    upload = place > 0 and place < len(history.messages) and history.messages[place - 1].section == "file"
-    return place - 1 if upload else place
+    while 0 < place < len(history.messages) and history.messages[place - 1].section == "file":
+        place -= 1  # it stands above the files and images of its message
+    return place
 
 
 def _required_sections(renderer: Renderer, current: Turn) -> Sections:
@@ -399,7 +423,7 @@ def _shorten_result(sent: PromptMessage, result: ContextMessage, excess: int, re
 
 def _refusal(sections: Sections, question: ContextMessage, limit: int, renderer: Renderer) -> ContextError:
     """Rule 2, the first file that does not fit after those before it, or rule 3, the cost of every section."""
-    upload = sum(sent.tokens for sent in sections["current"] if sent.section == "file")
+    upload = sum(sent.tokens for sent in sections["current"] if sent.section == "file" and sent.state == "full")
     room = limit - (_total(sections) - upload) - renderer.overhead
     files = question.sent_files
     if not files or _total(sections) - upload > limit:

@@ -263,6 +263,7 @@ def context_request(request: Fields) -> ContextRequest:
         message_overhead=request.number("message_overhead", 4),
         stub_tokens=request.optional_number("tool_result_stub_tokens"),
         file_stub_tokens=request.optional_number("file_stub_tokens"),
+        max_images=request.optional_number("max_images"),
         omission_note=request.flag("omission_note"),
         system=_block(request.part("system")),
         tasks=_block(request.part("tasks")),
@@ -304,7 +305,10 @@ def _message(message: Fields) -> ContextMessage:
         text=text,
         tokens=given,
         files=files,
-        images=tuple(ImageRef(image.name("id"), image.number("tokens")) for image in message.objects("images")),
+        images=tuple(
+            ImageRef(image.name("id"), image.number("tokens"), title=image.text("title") or "")
+            for image in message.objects("images")
+        ),
         tool_calls=calls,
         tool_call_id=message.text("tool_call_id") if role == "tool" else None,
         mark=MARKS[message.choice("mark", MARKS)] if message.has("mark") else None,

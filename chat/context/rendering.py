@@ -236,7 +236,7 @@ class Renderer:
 
     def message(self, section: Section, message: ContextMessage) -> list[PromptMessage]:
         """The message in full, below its files if it has any."""
-        rendered = self._upload(message)
+        rendered = [*self._upload(message), *self._image_line(message)]
         text = message.text if message.tokens is not None else message.text or ""
         shortened = message.result is not None and message.result.marker > 0
         rendered.append(
@@ -283,6 +283,18 @@ class Renderer:
         given = self.request.file_stub_tokens
         tokens = self.tokenizer.count(text) if given is None else given
         return upload._replace(tokens=tokens + self.overhead, text=text, state="stubbed")
+
+    def _image_line(self, message: ContextMessage) -> list[PromptMessage]:
+        """The line that names the images of a message that are not sent, because the model takes fewer."""
+        surplus = message.surplus_images
+        if not surplus:
+            return []
+        names = ", ".join(image.title or image.id for image in surplus)
+        text = self.texts.fill("image_stub", images=names, most=self.request.max_images)
+        given = self.request.file_stub_tokens
+        tokens = self.tokenizer.count(text) if given is None else given
+        source = "+".join(image.id for image in surplus)
+        return [PromptMessage("file", source, "user", tokens + self.overhead, text, state="stubbed")]
 
     def _upload(self, message: ContextMessage) -> list[PromptMessage]:
         files = message.sent_files

@@ -47,6 +47,7 @@ Reason = Literal[
     "attached",
     "in_project",
     "no_vision",
+    "too_many_images",
     "result_without_call",
     "call_without_result",
 ]
@@ -90,11 +91,16 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ImageRef:
-    """An image that is sent with its message, unless `excluded`; `tokens` is its assumed size."""
+    """An image that is sent with its message, unless `excluded`; `tokens` is its assumed size.
+
+    `reason`: why it is excluded; its person leaves it out, or the model takes fewer images.
+    """
 
     id: str
     tokens: int
     excluded: bool = False
+    title: str = ""
+    reason: Reason = "by_user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,11 @@ class ContextMessage:
     def sent_files(self) -> tuple[Document, ...]:
         """Without those that are left out."""
         return tuple(file for file in self.files if not file.excluded)
+
+    @property
+    def surplus_images(self) -> tuple[ImageRef, ...]:
+        """Those that are only named, because the model takes fewer."""
+        return tuple(image for image in self.images if image.reason == "too_many_images")
 
     @property
     def sent_images(self) -> tuple[ImageRef, ...]:
@@ -245,12 +256,12 @@ class ContextRequest:
 
     `messages` is the branch, oldest first, ids unique; the current turn starts at its last user message. It may be only
     the end of the branch: `unloaded` older messages then count as left out (see `Prompt.wants_older`).
-    `stub_tokens` and `file_stub_tokens` override the cost of the stubs. `exact` says whether `tokenizer` is the
-    model's own. `texts` are the product's own words. `versions` (of prompts, persona, project and texts) and
-    `extra_sources` (failed files, files by search, summarised messages) go into the report as they are.
-    `system_is_persona`: the text of `system` is the persona's, while `persona` has what else stands there; errors then
-    name the persona. `marked` is derived once, so that a plan does not look for marks: where the questions with one
-    stand.
+    `max_images`: of one prompt; older ones are only named. `stub_tokens` and `file_stub_tokens` override the cost of
+    the stubs. `exact` says whether `tokenizer` is the model's own. `texts` are the product's own words. `versions` (of
+    prompts, persona, project and texts) and `extra_sources` (failed files, files by search, summarised messages) go
+    into the report as they are. `system_is_persona`: the text of `system` is the persona's, while `persona` has what
+    else stands there; errors then name the persona. `marked` is derived once, so that a plan does not look for marks:
+    where the questions with one stand.
     """
 
     room: Room
@@ -272,6 +283,7 @@ class ContextRequest:
     file_listing: Block | None = None
     reminder: Block | None = None
     unloaded: int = 0
+    max_images: int | None = None
     exact: bool = True
     texts: Texts = BUILT_IN
     versions: Mapping[str, str] = field(default_factory=dict)

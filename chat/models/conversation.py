@@ -365,7 +365,12 @@ class Turn(models.Model):
     context_used = models.PositiveIntegerField(null=True, blank=True)
     context_left_out = models.PositiveIntegerField(default=0)
     context_unread = models.PositiveIntegerField(default=0, help_text="Tokens that the provider's server did not read.")
-    context_notice = models.TextField(blank=True, default="", help_text="What is said of that, and what to do.")
+    context_notice = models.TextField(
+        blank=True, default="", help_text="What is said of that and what to do, or of a count that is oddly low."
+    )
+    prompt_cap = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Tokens that its prompt may take at most, where its person asked to send less."
+    )
     created = models.DateTimeField(auto_now_add=True)
     started = models.DateTimeField(null=True, blank=True)
     finished = models.DateTimeField(null=True, blank=True)

@@ -56,7 +56,8 @@ def join_line(owner_id: object) -> None:
 class Standing(NamedTuple):
     """Whether an answer, a summary or a run is under way in a conversation; how many answers of its person are being
     written; the depth of its leaf; the version of the workspace (`llm.models.workspace`); whether its persona is
-    somebody else's and not everybody's; the tokens of its newest prompt, whose messages the next one has too."""
+    somebody else's and not everybody's; the tokens of its newest prompt that has a count, whose messages the next one
+    has too."""
 
     answering: bool
     summarising: bool
@@ -80,8 +81,8 @@ SELECT
     (SELECT version FROM llm_workspaceversion),
     EXISTS (SELECT FROM personas_persona p WHERE p.id = %(persona)s AND p.visibility = 'private'
         AND p.owner_id IS DISTINCT FROM %(owner)s),
-    COALESCE((SELECT t.context_used FROM chat_turn t WHERE t.conversation_id = %(conversation)s
-        ORDER BY t.id DESC LIMIT 1), 0)
+    COALESCE((SELECT t.context_used FROM chat_turn t
+        WHERE t.conversation_id = %(conversation)s AND t.context_used IS NOT NULL ORDER BY t.id DESC LIMIT 1), 0)
 """
 
 
@@ -143,10 +144,11 @@ _ALONG = {
     "mentions": """(SELECT COALESCE(jsonb_agg(jsonb_build_object('day', m.day, 'code', m.code)), '[]')
         FROM chat_mention m WHERE m.user_id = owner.id AND m.day BETWEEN (question.created - interval '1 day')::date
             AND (question.created + interval '1 day')::date)""",
-    "prompts": """(SELECT COALESCE(jsonb_agg(jsonb_build_object('model', p.model_id, 'prompt', p.prompt)), '[]')
+    "prompts": """(SELECT COALESCE(jsonb_agg(jsonb_build_object(
+            'model', p.model_id, 'prompt', p.prompt, 'window_cap', p.window_cap)), '[]')
         FROM chat_lastprompt p
         WHERE p.conversation_id = conversation.id AND p.model_id IN (model.id, model.fallback_id))""",
-    "learnt": "(SELECT to_jsonb(l) FROM (SELECT model.token_ratio, model.ratio_samples, model.reads) l)",
+    "learnt": "(SELECT to_jsonb(l) FROM (SELECT model.token_ratio, model.ratio_samples, model.reported_counts) l)",
     "prompted": "EXISTS (SELECT FROM chat_lastprompt p WHERE p.conversation_id = conversation.id)",
     "run_step": "(SELECT s.id FROM chat_runstep s WHERE s.turn_id = turn.id)",
     "reminders": """ARRAY (SELECT r.text FROM personas_reminder r WHERE r.enabled AND (r.scope = 'everywhere' OR
@@ -293,6 +295,9 @@ def note_asked(turn: Turn, asked: Sequence[Mapping[str, Any]]) -> bool:
         return bool(cursor.rowcount)
 
 
+_PROMPT = "prompt = EXCLUDED.prompt, window_cap = EXCLUDED.window_cap"
+
+
 def record(calls: Sequence[ModelCall], prompts: Sequence[LastPrompt]) -> None:
     """Stores what an answer has cost, and what was asked last in its conversation in the place of what was before."""
     given = [_insert(rows) for rows in (calls, prompts) if rows]
@@ -300,7 +305,7 @@ def record(calls: Sequence[ModelCall], prompts: Sequence[LastPrompt]) -> None:
         return
     if prompts:
         statement, bound = given[-1]
-        given[-1] = f"{statement} ON CONFLICT (conversation_id, model_id) DO UPDATE SET prompt = EXCLUDED.prompt", bound
+        given[-1] = f"{statement} ON CONFLICT (conversation_id, model_id) DO UPDATE SET {_PROMPT}", bound
     first = f"WITH calls AS ({given[0][0]}) " if len(given) > 1 else ""
     with executed(first + given[-1][0], [value for _, values in given for value in values]):
         pass

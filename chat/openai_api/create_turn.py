@@ -86,7 +86,7 @@ def start(user: User, wanted: Wanted, asked: Asked, files: list[File]) -> Turn:
     question, last = rows[history.question], rows[-1]
     options = wanted.options.as_json()
     join_line(user.pk)
-    given = sum(tokens_given(row.text) for row in rows) + tokens_given("", files)
+    given = tokens_given("".join(row.text for row in rows), files)
     admitted = admit(conversation, standing(conversation), [asked.model], given)
     [turn] = begin_answers(conversation, question, admitted, None, below=last, options=options)
     _attach(rows, history, files)

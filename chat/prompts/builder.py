@@ -36,7 +36,8 @@ from files.index.ledger import Payer
 from files.models import File
 from files.services import open_shown
 from llm.models import Provider
-from llm.services import RATIO_TRUSTED, Sent, cache_rule
+from llm.services import RATIO_TRUSTED, cache_rule
+from llm.truncation import Sent, script_shares
 from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
 from projects.planner.queries import render
@@ -126,7 +127,8 @@ def plan(
             prompt, searched, notes = build(request), frozenset(), ()
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
         if not prompt.wants_older or read > PRIORITY_READS * room:
-            return Planned(prompt, documents, summary, notes + _unread_reasoning(context, rows, prompt), searched)
+            notes += _unread_reasoning(context, rows, prompt) + _surplus_images(context, prompt)
+            return Planned(prompt, documents, summary, notes, searched)
         read *= 2
 
 
@@ -153,6 +155,15 @@ def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt)
         return ()
     model = context.model.name
     return (f"What {names} reasoned before calling tools is not sent to {model}: no other model can read it.",)
+
+
+def _surplus_images(context: TurnContext, prompt: Prompt) -> tuple[str, ...]:
+    """The note that images are left out because the model takes fewer."""
+    surplus = sum(source.reason == "too_many_images" for source in prompt.report.sources)
+    if not surplus:
+        return ()
+    name, most = context.model.name, context.image_limit
+    return (f"{name} takes at most {most:,} images in one prompt, so {surplus:,} older images are only named.",)
 
 
 def prompt_tokens(context: TurnContext) -> tuple[int, int]:
@@ -226,6 +237,7 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
         reminder=_block(context, reminder_text(reminders, _moment(context, step)) or ""),
         exact=context.exact,
         texts=context.texts,
+        max_images=context.image_limit,
         versions=_versions(context),
     )
 
@@ -322,7 +334,8 @@ def sent(context: TurnContext, prompt: Prompt, request: ModelRequest) -> Sent:
         for message in prompt.messages
     )
     tools = context.toolbox.tokens(context.tokenizer) if request.tool_choice != "none" else 0
-    return Sent(sum(message.tokens for message in prompt.messages) - others, tools, plain=not others)
+    texts = sum(message.tokens for message in prompt.messages) - others
+    return Sent(texts, tools, plain=not others, scripts=script_shares([each.text for each in request.messages]))
 
 
 def _tool_choice(context: TurnContext, step: Step) -> ToolChoice:
@@ -379,6 +392,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         parallel_tool_calls=options.parallel_tool_calls,
         window=model.window,
         left=left,
+        counted=prompt.report.used + context.room.tools_tokens,
         cache_key=str(context.conversation.pk) if context.conversation is not None else "",
         cache_points=_points(context, prompt, step),
         needed_tools=frozenset(tool.name for tool in context.toolbox.external),

@@ -422,7 +422,7 @@ class Documents:
             if not file.is_image:
                 documents.append(replace(self.of_file(file, texts.get(file.pk, "")), excluded=left_out))
             elif self.vision:
-                images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0, excluded=left_out))
+                images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0, excluded=left_out, title=file.name))
             else:
                 self.reports.append(SourceReport("image", str(file.pk), "left_out", 0, "no_vision", exact=False))
                 number = self.numbers.of(str(file.pk))

@@ -18,6 +18,7 @@ from chat.prompts import cards, wording
 from chat.prompts import report as reports
 from chat.prompts.report import Change, ResolvedReport
 from core.i18n import dollars, grouped, percent
+from llm.learning import Evidence, source_words
 from llm.models import Effort
 
 LEAST = 10  # thousandths of the bar that what is there takes at least, so that it is seen
@@ -222,7 +223,9 @@ class Panel:
         answer, tools, room = report["reserved_output"], report["tools_tokens"], report["limit"]
         reasoning = report.get("reserved_reasoning", 0)
         margin = report["window"] - answer - tools - room
+        source = source_words(report.get("window_source", ""), Evidence.of(report.get("window_evidence", {})))
         rows = [
+            (_("Window in force"), report["window"], source),
             (
                 _("Kept free for the answer"),
                 answer - reasoning,

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.utils.translation import gettext as _
+
 from accounts.models import User
 from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget, Reserves, document_budget
@@ -13,13 +15,14 @@ from chat.models import Conversation, LastPrompt, Summary
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import in_force
 from chat.prompts import builder, report
-from chat.prompts.turn_context import TurnContext, base_context, context_of_draft
+from chat.prompts.turn_context import TurnContext, base_context, context_of_draft, wider_cap
 from chat.tools.toolbox import with_file_tools
 from chat.usage.limits import most_used
 from core.background import submit
-from core.i18n import translated
+from core.i18n import grouped, translated
 from files.models import File
 from files.services import tokens_of
+from llm.learning import Evidence, source_words
 from llm.models import Model
 from llm.services import RATIO_TRUSTED, cache_rule
 from llm.types.model_call import Usage
@@ -53,6 +56,7 @@ def plan_ahead(
     base = base_context(user=user, model=model or model_for(scope.persona, user), scope=scope)
     if draft.effort is not None:
         base = replace(base, asked_effort=draft.effort)
+    base = replace(base, window_cap=_window_cap(scope.conversation, base.model))
     files = chosen_files(user=user, ids=draft.files)
     text, conversation = draft.text.strip(), scope.conversation
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
@@ -66,9 +70,18 @@ def plan_ahead(
         planned = plan(context)
     except ContextError as error:
         limit = max(0, context.room.input_limit)
-        problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
+        detail = " ".join(filter(None, [translated(error.detail), _learnt_window(context)]))
+        problem = {"code": error.code, "detail": detail, **error.extra}
         documents = _documents(allowed or _line(context, scope, _summary(scope)), files)
-        return {"fits": False, "limit": limit, "error": problem, "documents": documents, "near_limit": near_limit}
+        window = report.window_of(context)
+        return {
+            "fits": False,
+            "limit": limit,
+            **window,
+            "error": problem,
+            "documents": documents,
+            "near_limit": near_limit,
+        }
     stored = _stored(context, planned, conversation)
     near = bool(text) and builder.worth_counting(context, planned.prompt)
     if near:
@@ -139,6 +152,22 @@ def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt)
     longest = min(left, model.max_output or left)
     expected = model.prices.ahead(Usage(whole, 0, cached_input=read, cache_written=written), longest)
     return {**{name: f"{amount:f}" for name, amount in asdict(expected).items()}, "longest_answer": longest}
+
+
+def _learnt_window(context: TurnContext) -> str:
+    """Return a sentence on the window where it is smaller than the model's row says; empty where it is not."""
+    if context.window >= context.model.context_window or context.window_source == "profile":
+        return ""
+    why = source_words(context.window_source, Evidence.of(context.model.window_evidence))
+    return _("Its window is %(tokens)s tokens here (%(why)s).") % {"tokens": grouped(context.window), "why": why}
+
+
+def _window_cap(conversation: Conversation | None, model: Model) -> int | None:
+    """Return the smaller window that only this conversation has with the model, as its next turn will have it."""
+    if conversation is None:
+        return None
+    caps = LastPrompt.objects.filter(conversation=conversation, model=model).values_list("window_cap", flat=True)
+    return wider_cap(caps.first(), model)
 
 
 def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | None) -> cache.CacheEntry:

@@ -27,8 +27,8 @@ from core.errors import ProductError
 from core.net.outgoing import Sent
 from files.models import File
 from llm.counting import exact_count
-from llm.services import Cut
-from llm.services import Sent as Counted
+from llm.truncation import Sent as SentTokens
+from llm.truncation import Truncation, TruncationSuspicion
 from llm.types.model_call import ModelRequest, ParametersLeftOut
 from personas.services import texts_then
 from personas.texts import Texts
@@ -94,11 +94,13 @@ class CallReport(ReportEntry):
     notes: list[str]
     # Not in those of earlier versions:
     unread: int
-    cut: str  # the sentence about it
+    notice: str  # the sentence about it, or about an oddly low count
     model_id: str
     usage: dict[str, int]
     provider_count: int | None  # the prompt with its tools, as the provider counted it before it was sent
     cache: NotRequired[CacheEntry]
+    window_source: NotRequired[str]  # see `chat.prompts.turn_context.TurnContext.window_source`
+    window_evidence: NotRequired[dict[str, Any]]  # of a learnt one, see `llm.learning.Evidence`
     # Shown to nobody; for planning the same again:
     made_with: NotRequired[dict[str, Any]]  # see `chat.prompts.turn_context.TurnContext.made_with`
     at: NotRequired[float]  # seconds since the epoch
@@ -125,6 +127,21 @@ class Change(SourceEntry):
     was: SourceEntry | None
 
 
+class WindowEntry(TypedDict):
+    """The window in force, and where it comes from; the members of a `CallReport` by the same names."""
+
+    window: int
+    window_source: str
+    window_evidence: dict[str, Any]
+
+
+def window_of(context: TurnContext) -> WindowEntry:
+    """Return the window that a prompt is planned for, and where it comes from."""
+    learnt = context.window == context.model.window and context.window < context.model.context_window
+    evidence = context.model.window_evidence if learnt else {}
+    return {"window": context.window, "window_source": context.window_source, "window_evidence": evidence}
+
+
 def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str = "", cache: CacheEntry) -> CallReport:
     """The JSON of one model call."""
     report, summary = planned.prompt.report.as_dict(), planned.summary
@@ -133,7 +150,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "cycle": cycle,
         "model": context.model.name,
         "model_id": str(context.model.pk),
-        "window": context.room.window,
+        **window_of(context),
         "reserved_output": context.room.reserved_output,
         "reserved_reasoning": context.reasoning_tokens,
         "effort": context.effort.sent,
@@ -154,7 +171,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "notes": [*filter(None, [context.effort.note]), *planned.notes, *context.toolbox.all_notes],
         "unread": 0,
         "cache": cache,
-        "cut": "",
+        "notice": "",
         "usage": {},
         "provider_count": None,
         "made_with": context.made_with(),
@@ -187,29 +204,24 @@ async def counted(context: TurnContext, made: Made, plan: Callable[[TurnContext]
     return again
 
 
-def cut(found: Cut) -> str:
-    """What is said of an answer whose server did not read the whole prompt, with what helps on such a server."""
-    read, sent = f"{found.read:,}", f"{found.sent:,}"
-    if found.server == "ollama":
+def truncated(truncation: Truncation) -> str:
+    """Return what is said of an answer whose server did not read the whole prompt, with what helps on such a server."""
+    read, sent = f"{truncation.read:,}", f"{truncation.sent:,}"
+    if truncation.server == "ollama":
         return (
             f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Let an "
             "admin set this provider's kind to Ollama, which tells the server how large the window is to be, or start "
             "the server with a larger OLLAMA_CONTEXT_LENGTH, and try again."
         )
-    if found.server == "llama.cpp":
-        return (
-            f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Start the "
-            "server with a larger context (-c) and without --context-shift, and try again."
-        )
     return (
-        f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Give the "
-        "server a larger window, or let an admin set this model's window to the server's, and try again."
+        f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Start the "
+        "server with a larger context (-c) and without --context-shift, and try again."
     )
 
 
 def without(
-    call: CallReport, event: ParametersLeftOut, context: TurnContext, sent: Counted
-) -> tuple[TurnContext, Counted]:
+    call: CallReport, event: ParametersLeftOut, context: TurnContext, sent: SentTokens
+) -> tuple[TurnContext, SentTokens]:
     """Write down what a call was sent without, for its model's sake.
 
     Returns what the rest of the turn goes by: without the tools that were refused, which are not counted either.
@@ -226,6 +238,43 @@ def without(
     call["tools"] = [tool.name for tool in box.definitions]
     call["tools_tokens"] = left.room.tools_tokens
     return left, sent._replace(tools=box.tokens(context.tokenizer) if sent.tools else 0)
+
+
+def suspected(suspicion: TruncationSuspicion) -> str:
+    """Return what is said under an answer whose server reported oddly few tokens."""
+    return (
+        f"The server reported {suspicion.reported:,} of {suspicion.sent:,} tokens: it may count differently, or it may "
+        "have cut the prompt. An admin can test that on the model's page."
+    )
+
+
+def refused(before: int, window: int) -> str:
+    return (
+        f"The provider refused a prompt that fits into {before:,} tokens. It named its limit: from now on {window:,}. "
+        "An admin can correct the model's window."
+    )
+
+
+def refused_for_account(limit: int, requested: int) -> str:
+    return (
+        f"The provider's account allows {limit:,} tokens a minute, and this request had {requested:,}. Less was sent, "
+        "in this answer only."
+    )
+
+
+def refused_without_limit(before: int, window: int) -> str:
+    return (
+        f"The provider refused a prompt that fits into {before:,} tokens. It named no usable limit, so it was planned "
+        f"again for {window:,}, in this conversation only."
+    )
+
+
+def images_refused(sent: int, limit: int | None) -> str:
+    if limit is None:
+        return (
+            f"The provider refused {sent:,} images in one prompt without naming its limit, so half of them were sent."
+        )
+    return f"The provider refused {sent:,} images in one prompt. It named its limit: from now on {limit:,}."
 
 
 def doubted(doubts: int, checked: int) -> str:

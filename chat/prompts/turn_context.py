@@ -31,6 +31,7 @@ from chat.tools.toolbox import (
 )
 from files.models import File
 from llm import tokens
+from llm.learning import SMALLEST_WINDOW, window_source
 from llm.models import Model
 from llm.models.workspace import version_now
 from llm.services import RATIO_TRUSTED
@@ -55,6 +56,7 @@ OF_PROFILE = (
     *("project_share", "omission_note", "effort", "max_cycles"),
 )
 OF_MODEL = ("tokenizer", "vision", "tools", "max_output", "efforts", "effort", "token_ratio", "ratio_samples")
+WIDER = 1.25  # by which a smaller window that only one conversation has grows from turn to turn
 OF_WORKSPACE = ("date_awareness", "task_tools", "today_tasks")
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
@@ -132,7 +134,8 @@ class TurnContext:
     """What decides, beside the messages: who asks where, who answers, with which model and budget. Read once a turn.
 
     `summarised`, `marked`: whether the conversation may have a summary or marks; where it has none, nobody looks again.
-    `asked_effort`: of reasoning, as the person chose it.
+    `asked_effort`: of reasoning, as the person chose it. `window_cap`: tokens; a smaller window than the model's, for
+    this conversation alone. `image_cap`: fewer images than the model's limit, for this turn alone.
     """
 
     user: User
@@ -152,6 +155,8 @@ class TurnContext:
     marked: bool = True
     true_ratio: Decimal | None = None  # tokens of the provider for one of ours, where it has counted this very prompt
     asked_effort: str = ""
+    window_cap: int | None = None
+    image_cap: int | None = None
     rights: Rights = NO_RIGHTS
     workspace: Workspace = field(default_factory=Workspace)
     texts: Texts = BUILT_IN
@@ -170,10 +175,33 @@ class TurnContext:
         return bool(self.model.tokenizer)
 
     @property
+    def window(self) -> int:
+        """What the model, the profile and this conversation allow, in tokens."""
+        caps = (self.model.window, self.profile.window, self.window_cap)
+        return min(cap for cap in caps if cap is not None)
+
+    @property
+    def window_source(self) -> str:
+        """Where that comes from: `profile`, `conversation`, or a source of the model's (`llm.learning`)."""
+        if self.window == self.model.window:
+            return window_source(self.model)
+        return "profile" if self.window == self.profile.window else "conversation"
+
+    @property
+    def image_limit(self) -> int | None:
+        """The most images of one prompt."""
+        return min((cap for cap in (self.model.image_limit, self.image_cap) if cap is not None), default=None)
+
+    def window_for_prompt(self, tokens: int) -> int:
+        """Return the window under which a prompt with its tools takes at most so many tokens."""
+        taken = tokens + self.room.reserved_output + self.room.buffer
+        return max(SMALLEST_WINDOW, int(taken / (1 - min(self.margin, Decimal("0.9")))))
+
+    @property
     def room(self) -> Room:
-        profile, window = self.profile, min(self.model.window, self.profile.window or self.model.window)
+        profile = self.profile
         return Room(
-            window,
+            self.window,
             reserved_output=self._most(profile.reserved_output + self.reasoning_tokens),
             buffer=profile.buffer,
             safety_margin=self.margin,
@@ -209,7 +237,7 @@ class TurnContext:
         sent = self.effort.sent
         if not (sent or self.model.offered_efforts):
             return 0
-        share = min(self.model.window, self.profile.window or self.model.window) // LARGEST_PART
+        share = self.window // LARGEST_PART
         return min(THOUGHT[sent or USUAL], share, (self.model.max_output or 2 * share) // 2)
 
     def summary_above(self, leaf: Message, marks: Marks) -> Summary | None:
@@ -229,7 +257,11 @@ class TurnContext:
         return {
             "profile": {name: str(value) if isinstance(value, Decimal) else value for name, value in profile.items()},
             "workspace": {name: getattr(self.workspace, name) for name in OF_WORKSPACE},
-            "model": {"window": self.model.window, **{name: getattr(self.model, name) for name in OF_MODEL}},
+            "model": {
+                "window": min(self.model.window, self.window_cap or self.model.window),
+                "max_images": self.image_limit,
+                **{name: getattr(self.model, name) for name in OF_MODEL},
+            },
             "true_ratio": str(self.true_ratio) if self.true_ratio is not None else None,
             "margin": str(self.margin),
             "texts": BUILT_IN_DIGEST,
@@ -255,6 +287,15 @@ class TurnContext:
             return self.profile.catch_all_margin
         ratio = Decimal(str(max(1.0, self.model.token_ratio)))
         return min(Decimal("0.5"), (1 - 1 / ratio + RESIDUE).quantize(Decimal("0.0001")))
+
+
+def wider_cap(cap: int | None, model: Model) -> int | None:
+    """Return the window that the next prompt of a conversation may have, of which a longer prompt was refused.
+
+    It grows by a quarter from turn to turn, so that what nobody has proven does not stay.
+    """
+    wider = int(cap * WIDER) if cap is not None else model.window
+    return wider if wider < model.window else None
 
 
 def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | None = None) -> TurnContext:
@@ -296,7 +337,7 @@ def context_of_turn(
     context = replace(context, workspace=workspace or context.workspace)
     run_step = _run_step(getattr(turn, "run_step", None))
     question = "" if searched else turn.user_message.text
-    return replace(
+    context = replace(
         context,
         toolbox=toolbox_for(
             scope,
@@ -311,7 +352,19 @@ def context_of_turn(
         asked_effort=turn.effort,
         summarised=getattr(turn, "has_summary", True),
         marked=getattr(turn, "has_marks", True),
+        window_cap=_cap_of(turn, model),
     )
+    if turn.prompt_cap is None:
+        return context
+    least = context.window_for_prompt(turn.prompt_cap)
+    return replace(context, window_cap=min(least, context.window_cap or least))
+
+
+def _cap_of(turn: Turn, model: Model) -> int | None:
+    """Return the smaller window of the conversation with this model, for a turn that was claimed."""
+    rows: list[dict[str, Any]] = getattr(turn, "prompts", [])
+    cap = next((each.get("window_cap") for each in rows if each["model"] == str(model.pk)), None)
+    return wider_cap(cap, model)
 
 
 async def with_offered_tools(context: TurnContext) -> TurnContext:

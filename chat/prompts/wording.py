@@ -85,6 +85,7 @@ REASONS = {
     "in_project": gettext_lazy("once, with the project's files"),
     "result_without_call": gettext_lazy("what asked for it is not sent"),
     "no_vision": gettext_lazy("the model does not see images"),
+    "too_many_images": gettext_lazy("the model takes fewer images in one prompt"),
     "call_without_result": gettext_lazy("it is not finished"),
 }
 NO_ROOM = ("no_room", "behind_gap")

@@ -215,6 +215,7 @@ def model_of(turn: Turn, call: CallReport) -> Model:
     stored = dict(made_with(call).get("model", {}))
     if stored:
         row.context_window, row.learnt_window = stored.pop("window"), None
+        row.learnt_max_images = None
     for name, value in stored.items():
         setattr(row, name, value)
     return row

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from chat.citations import judging
 from chat.context.build import build, required_tokens
 from chat.context.rendering import DateAwareness, Moment, ToolGuidance, reminder_text, system_text
-from chat.context.types import Block, ContextMessage, ContextRequest, Document, PromptMessage, Room
+from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, PromptMessage, Room
 from chat.models import Summary
 from chat.models.summary import text_of
 from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, line_of, listing_text
@@ -120,6 +120,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
         file_listing=Block(_listing(name, texts)),
         reminder=Block(reminder_text([each for each in reminders if each], moment)),
         texts=texts,
+        max_images=1,
     )
     if name in ("system_cut", *CUT_RESULTS):
         needed = required_tokens(replace(request, policy="recent"))
@@ -132,7 +133,8 @@ def _messages(name: str, texts: Texts) -> Iterable[ContextMessage]:
     mark = name if name in ("answer_stopped", "answer_broke_off") else ""
     said = f"All three are sold in boxes of nine.\n\n{texts[mark]}" if mark else "All three are sold in boxes of nine."
     yield ContextMessage("8", "assistant", "Gianduja, Rocher and Nocciola.")
-    yield ContextMessage("9", "user", "How are they sold?")
+    photos = (ImageRef("4f0a", 100, title="Window.jpg"), ImageRef("4f0b", 100, title="Counter.jpg"))
+    yield ContextMessage("9", "user", "How are they sold?", images=photos if name == "image_stub" else ())
     yield ContextMessage("10", "assistant", said)
     picture = Document("7c1d", "Shelf.jpg", texts["image_unseen"])
     note = Document("9b04", "Prices.txt", "Gianduja 9.50, Rocher 11.00, Nocciola 10.20")

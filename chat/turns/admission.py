@@ -7,55 +7,86 @@ from uuid import UUID
 
 from audit.origin import origin
 from chat.models import Conversation
-from chat.models.conversation_state import require_persona, require_room
+from chat.models.conversation_state import require_persona, require_room, scope_of
 from chat.models.queries import Standing
-from chat.usage.limits import require_within, turns_at_once
+from chat.usage.limits import PlannedPrompt, require_prompt_within, require_within, turns_at_once
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
 from llm.types.model_call import Usage
-from personas.services import rules_at
+from personas.models import Persona
+from personas.services import Rules, rules_at
 
 CHARACTERS_PER_TOKEN = 3  # of a rough count that rather says too much; what was used is counted when it is
+MOST_CHARACTERS_PER_TOKEN = 5  # of one that rather says too little, by which nothing is refused wrongly
+OVERHEAD = 4  # tokens of a message beside its text
 
 
 class Admitted(NamedTuple):
     """A model that may answer; whether it waits in its person's own line first (`chat.turns.line`); the API token with
     which a program asks; tokens and US dollars that are set aside until it has answered, None where no limit holds, or
-    it has no price."""
+    it has no price; tokens that its prompt may take at most, where its person asked to send less."""
 
     model: Model
     waits: bool = False
     token: UUID | None = None
     tokens: int | None = None
     cost: Decimal | None = None
+    prompt_cap: int | None = None
 
 
 def admit(
-    conversation: Conversation, found: Standing, models: Sequence[Model], given: int, token: UUID | None = None
+    conversation: Conversation, found: Standing, models: Sequence[Model], given: "Given", token: UUID | None = None
 ) -> list[Admitted]:
     """For `begin_answers`, in its transaction, with what `chat.models.queries` locks locked.
 
     `given`: the tokens of what is asked, see `tokens_given`. `token`: with which it was asked, where that was in
-    another request. Raises `persona_lost` (403), `too_many_answers` and `limit_reached` (429).
+    another request. Raises `persona_lost` (403), `too_many_answers` and `limit_reached` (429), the last also where
+    the prompt alone is more than what is left.
     """
     require_persona(conversation, found)
     most = turns_at_once(conversation.owner_id, found.version)
     require_room(found, len(models), most)
     room = len(models) if most is None else max(0, most - found.live)
     token = token or origin().token_id
-    if not require_within(conversation.owner_id, token, found.version, len(models)):
+    limits = require_within(conversation.owner_id, token, found.version, len(models))
+    if not limits:
         return [Admitted(model, place >= room, token) for place, model in enumerate(models)]
-    given += found.sent_before
-    answer = rules_at(found.version).profile_of(None).reserved_output
+    persona = conversation.persona or scope_of(conversation).persona
+    rules = rules_at(found.version)
+    answer = rules.profile_of(persona).reserved_output
+    least = given.at_least + (found.sent_before or _instructions(rules, persona))
+    for model in models:
+        require_prompt_within(limits, _prompt(model, least))
+    most = given.at_most + found.sent_before
     return [
-        Admitted(model, place >= room, token, *_taken(model, given, min(answer, model.max_output or answer)))
+        Admitted(model, place >= room, token, *_taken(model, most, min(answer, model.max_output or answer)))
         for place, model in enumerate(models)
     ]
 
 
-def tokens_given(text: str, files: Sequence[File] = ()) -> int:
-    return len(text) // CHARACTERS_PER_TOKEN + sum(tokens_of(file=file) or 0 for file in files)
+class Given(NamedTuple):
+    """The tokens of what is asked, with its files: at least, and at most so many. Texts are judged by their length."""
+
+    at_least: int = 0
+    at_most: int = 0
+
+
+def tokens_given(text: str, files: Sequence[File] = ()) -> Given:
+    attached = sum(tokens_of(file=file) or 0 for file in files)
+    least = -(-len(text) // MOST_CHARACTERS_PER_TOKEN)
+    return Given(least + attached, len(text) // CHARACTERS_PER_TOKEN + attached)
+
+
+def _instructions(rules: Rules, persona: Persona | None) -> int:
+    """Return the tokens that the first prompt of a conversation has at least, beside its question."""
+    texts = [rules.system_prompt.text if rules.system_prompt else "", persona.instructions if persona else ""]
+    return sum(len(text) // MOST_CHARACTERS_PER_TOKEN for text in texts) + OVERHEAD
+
+
+def _prompt(model: Model, tokens: int) -> PlannedPrompt:
+    tokens = min(tokens, model.window)
+    return PlannedPrompt(tokens, model.prices.cost(Usage(tokens, 0)) if model.prices is not None else None)
 
 
 def _taken(model: Model, prompt: int, answer: int) -> tuple[int, Decimal | None]:

@@ -44,23 +44,21 @@ from core.logs import tracing
 from core.logs.context import knowing
 from core.logs.metrics import FIRST_TOKEN, STOPS, TOKENS, TURNS, WRITTEN
 from llm import agent_loop
-from llm.models import Model, Provider
-from llm.services import (
-    Cut,
-    Sent,
-    available,
-    cache_rule,
-    held_against,
-    learn_cut,
-    learn_ratio,
-    learn_refusal,
-    note_outage,
-    outage_of,
-    shared_client,
+from llm.learning import (
+    check_truncation,
+    learn_image_limit,
+    learn_refused_window,
+    learn_served_window,
+    names_the_window,
+    record_calls,
 )
-from llm.types.model_call import HandedOver, Message, ParametersLeftOut, StepFinished
+from llm.models import Model, Provider
+from llm.services import available, cache_rule, learn_ratio, note_outage, outage_of, shared_client
+from llm.truncation import CallReported, Sent, Truncation, TruncationSuspicion
+from llm.types.model_call import Allocated, HandedOver, Message, ParametersLeftOut, StepFinished, Usage
 from llm.types.tools import Tool
 
+SOMEWHAT_LESS = 0.95  # of what was refused
 LEFT_AFTER = 0.02  # seconds
 SOON = 1.0  # seconds after which events that Redis has not taken are given to it again, with those since
 
@@ -133,7 +131,11 @@ class _Run:
         self._results = ResultKeeper(turn.conversation, turn.answer_id)
         self.reports: list[CallReport] = []
         self._sent = Sent(0)  # by the newest call
-        self._cut: Cut | None = None  # of a server that did not read the whole prompt
+        self._images = 0  # of the newest call
+        self._answer_limit = 0  # tokens of the longest answer that the newest call asked for
+        self._calls: list[CallReported] = []
+        self._served: tuple[Allocated, int] | None = None  # a server's own window, and what it was sent
+        self._window_caps: dict[UUID, int | None] = {}  # by model, of those asked in this turn
         # By model: what it was asked last in this conversation; of that what this turn asked; and what is asked now.
         self._prompts = {UUID(each["model"]): cache.sent_of(each["prompt"]) for each in getattr(turn, "prompts", ())}
         self._answered: dict[UUID, cache.SentPrompt] = {}
@@ -252,9 +254,13 @@ class _Run:
         if cycle.refused is not None and cycle.refused.unavailable:
             await self._next_model(cycle.refused, added)
         added = self._of_this_model(added)
-        made = await first_on_database(self._plan, self.context, cycle, added)
+        refused = ""
+        if cycle.refused is not None and cycle.refused.code in agent_loop.SMALLER_AGAIN:
+            refused = await on_database(self._make_smaller, cycle.refused)
+        made = await first_on_database(self._plan, self.context, cycle, added, refused)
         if cycle.refused is None and builder.worth_counting(self.context, made[0].prompt):
-            made = await reports.counted(self.context, made, partial(self._plan, cycle=cycle, added=added))
+            plan = partial(self._plan, cycle=cycle, added=added, refused=refused)
+            made = await reports.counted(self.context, made, plan)
         planned, report, request = made
         prompt = planned.prompt
         self.answer.sources.learn(planned.documents.given)
@@ -295,10 +301,35 @@ class _Run:
         store.store_report(self.turn, calls)
         store_counts(counted)
 
-    def _plan(self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message]) -> Made:
-        refused = ""
-        if cycle.refused is not None and cycle.refused.code == "context_too_long":
-            refused = learn_refusal(context.model, cycle.refused.limit)
+    def _make_smaller(self, refusal: ModelError) -> str:
+        """Plan with less from now on in this turn; return a sentence for the report.
+
+        What a refusal proves is learnt for everybody. What it does not prove holds for this conversation alone.
+        """
+        context, before, report = self.context, self.context.window, self.reports[-1]
+        model, counted = context.model, report["used"] + report["tools_tokens"]
+        if refusal.code == "too_many_images":
+            if refusal.limit is not None and learn_image_limit(model, refusal.limit, self._images):
+                return reports.images_refused(self._images, refusal.limit)
+            self.context = replace(context, image_cap=max(1, self._images // 2))
+            return reports.images_refused(self._images, None)
+        limit = refusal.limit
+        if names_the_window(refusal, counted, self._answer_limit) and learn_refused_window(model, refusal, counted):
+            self.context = replace(context, window_cap=None)
+            return reports.refused(before, model.window)
+        if limit is not None and refusal.of_account:
+            self.context = replace(context, window_cap=min(limit, before))
+            return reports.refused_for_account(limit, refusal.requested or counted)
+        if limit is not None and refusal.requested is not None and limit < refusal.requested:
+            # The server counts more than we do: what we may send shrinks by as much, and a little.
+            smaller = int(before * limit / refusal.requested * SOMEWHAT_LESS)
+        else:
+            smaller = context.window_for_prompt(counted // 2)
+        self.context = replace(context, window_cap=min(smaller, int(before * SOMEWHAT_LESS)))
+        self._window_caps[model.pk] = self.context.window_cap
+        return reports.refused_without_limit(before, self.context.window)
+
+    def _plan(self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message], refused: str = "") -> Made:
         store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
         step = builder.Step(
@@ -316,6 +347,8 @@ class _Run:
             self._reminders[len(added)] = prompt.messages[-1].text or ""
         request = model_request(context, prompt, step)
         self._sent = builder.sent(context, prompt, request)
+        self._images = sum(len(message.images) for message in request.messages)
+        self._answer_limit = request.max_output or context.room.reserved_output
         asked = self._asked = builder.fingerprint(context, prompt, step)
         before, other = self._prompts.get(context.model.pk), getattr(self.turn, "prompted", False)
         entry = cache.expected(asked, before, cache_rule(context.model), other_model=other or bool(self._prompts))
@@ -405,6 +438,7 @@ class _Run:
             self.reports,
             self._summary(ending),
             self._answered,
+            self._window_caps,
             answer.finish_reason,
             answer.waited(self.turn.created),
         )
@@ -430,8 +464,8 @@ class _Run:
         """The job that this turn asks for; an answer that failed is no answer to go on from."""
         if not self.reports or self.turn.model is None or ending.status not in (Turn.Status.DONE, Turn.Status.STOPPED):
             return None
-        # It is for the next prompt, which goes to the turn's own model.
-        context = replace(self.context, model=self.turn.model)
+        # It is for the next prompt, which goes to the turn's own model. What nobody has proven is no reason for it.
+        context = replace(self.context, model=self.turn.model, window_cap=None, image_cap=None)
         said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
         return due.job_after(context, self.reports[-1], self.turn, said)
 
@@ -448,34 +482,46 @@ class _Run:
             counted = call["used"] + call["tools_tokens"]
             sent = self._prompts[model.pk]
             call["cache"] = cache.billed(call["cache"], sent, usage.sensible(), counted, step.changed)
-        await self._compare(usage.input)
+        await self._compare(usage)
         if step.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
             self._store_reports()
 
-    async def _compare(self, read: int) -> None:
-        """A server that read less than was sent is named."""
-        found = await held_against(self.context.model, self._sent, read)
-        if found is not None:
-            self._cut, report = found, self.reports[-1]
-            report["unread"], report["cut"] = found.missing, reports.cut(found)
-            report["notes"].append(report["cut"])
+    async def _compare(self, usage: Usage) -> None:
+        """Hold what the server says it read against what was sent. A cut that is proven is named; a suspicion is shown
+        once in a conversation, and changes nothing."""
+        model, report, sent = self.context.model, self.reports[-1], self._sent
+        seen, allocated = await check_truncation(model, sent, usage)
+        self._calls.append(CallReported(sent, usage, doubted=seen is not None))
+        if allocated is not None and allocated.window is not None:
+            self._served = allocated, sent.total
+        if isinstance(seen, Truncation):
+            report["unread"], report["notice"] = seen.missing, reports.truncated(seen)
+            report["notes"].append(report["notice"])
+        elif isinstance(seen, TruncationSuspicion) and await on_database(self._first_suspicion):
+            report["notice"] = reports.suspected(seen)
+            report["notes"].append(report["notice"])
+
+    def _first_suspicion(self) -> bool:
+        """Whether nothing was said of this model's counts in this conversation, nor in this turn."""
+        if any(call["notice"] for call in self.reports):
+            return False
+        earlier = Turn.objects.filter(conversation=self.turn.conversation_id, answer__model=self.context.model)
+        return not earlier.exclude(context_notice="").exclude(pk=self.turn.pk).exists()
 
     async def _learn(self, ending: Ending) -> None:
-        """The model's ratio of reported to counted prompt tokens, from a turn whose every call was reported.
-
-        Of a server that cuts prompts its window instead.
-        """
+        """Learn from what the provider reported: a window that its server has, how it counts, and the ratio of a turn
+        whose every call was reported and none was doubted."""
         if not self.reports:
             return
         model = self.context.model
-        if self._cut is not None:
-            with suppress(DatabaseError):
-                await on_database(learn_cut, model, self._cut)
-            return
-        counted = sum(report["used"] + report["tools_tokens"] for report in self.reports)
-        reported = self.answer.usage.input
-        if ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports):
-            with suppress(DatabaseError):
+        with suppress(DatabaseError):
+            if self._served is not None:
+                await on_database(learn_served_window, model, *self._served)
+            await on_database(record_calls, model, self._calls)
+            counted = sum(report["used"] + report["tools_tokens"] for report in self.reports)
+            doubted = any(call.doubted for call in self._calls)
+            if ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports) and not doubted:
+                reported = sum(call.read for call in self._calls)
                 await on_database(learn_ratio, model=model, counted=counted, reported=reported)
 
 

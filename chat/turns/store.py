@@ -182,7 +182,8 @@ class Outcome:
 
     `summary` is a job that is due now, not stored yet; `prompts` what was asked last, by model. `finish_reason`: of
     the last step. `first_token`: how many milliseconds after it was asked for. `asked`: of a worker that was killed,
-    perhaps before it had stored the reports of its last calls.
+    perhaps before it had stored the reports of its last calls. `window_caps`: by model, a smaller window that holds for
+    the conversation, see `chat.models.LastPrompt`.
     """
 
     parts: list[dict[str, Any]]
@@ -191,6 +192,7 @@ class Outcome:
     calls: list[CallReport] = field(default_factory=list)
     summary: SummaryJob | None = None
     prompts: Mapping[UUID, SentPrompt] = field(default_factory=dict)
+    window_caps: Mapping[UUID, int | None] = field(default_factory=dict)
     finish_reason: str = ""
     first_token: int | None = None
     asked: Sequence["Asked"] = ()
@@ -220,7 +222,12 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
         "error_detail": ending.detail,
     }
     asked = [
-        LastPrompt(conversation_id=turn.conversation_id, model_id=model, prompt=prompt.as_json())
+        LastPrompt(
+            conversation_id=turn.conversation_id,
+            model_id=model,
+            prompt=prompt.as_json(),
+            window_cap=outcome.window_caps.get(model),
+        )
         for model, prompt in outcome.prompts.items()
     ]
     with transaction.atomic():
@@ -341,7 +348,7 @@ def _context(calls: list[CallReport]) -> dict[str, Any]:
         "context_used": last["used"],
         "context_left_out": last.get("without_room", 0),
         "context_unread": max(call.get("unread", 0) for call in calls),
-        "context_notice": next((said for call in reversed(calls) if (said := call.get("cut", ""))), ""),
+        "context_notice": next((notice for call in reversed(calls) if (notice := call.get("notice", ""))), ""),
     }
 
 

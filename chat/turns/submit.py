@@ -34,6 +34,7 @@ from chat.prompts.preview import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import base_context
 from chat.rendering.references import remember
 from chat.turns.admission import Admitted, admit, tokens_given
+from chat.turns.smaller import smaller_prompt
 from core.background import TURNS
 from core.errors import NotFound, ProductError
 from core.logs.context import known
@@ -139,10 +140,11 @@ def regenerate(
     models: Sequence[UUID] = (),
     key: str | None = None,
     effort: str | None = None,
+    send_less: bool = False,
 ) -> list[Turn]:
     """Answers the question above `message` anew, as a branch beside the old answer, which stays.
 
-    `effort` as in `Ask`.
+    `effort` as in `Ask`; `send_less`: with at most half of the prompt that was sent last, for this answer alone.
     """
     conversation = message.conversation
     require_owner(user, conversation)
@@ -158,6 +160,9 @@ def regenerate(
         if earlier:
             return earlier
         admitted = admit(locked, require_idle(locked), chosen, tokens_given(question.text))
+        if send_less:
+            cap = smaller_prompt(question)
+            admitted = [each._replace(prompt_cap=cap) for each in admitted]
         remember_effort(locked, effort)
         before, turns = locked.leaf_id, begin_answers(locked, question, admitted, key)
         carry_marks(locked.pk, before, question.pk, [turn.answer_id for turn in turns])
@@ -181,11 +186,12 @@ def begin_answers(
     """
     above = Place(below.pk, below.depth) if below is not None else Place(question.pk, question.depth)
     turns = []
-    for slot, (model, _waits, token, tokens, cost) in enumerate(admitted):
+    for slot, each in enumerate(admitted):
+        model = each.model
         answer = _message(conversation, above, Message.Role.ASSISTANT, status=Message.Status.PENDING, model=model)
         turn = Turn(conversation=conversation, user_message=question, answer=answer, model=model, slot=slot)
-        turn.owner_id, turn.token_id = conversation.owner_id, token
-        turn.reserved_tokens, turn.reserved_cost = tokens, cost
+        turn.owner_id, turn.token_id = conversation.owner_id, each.token
+        turn.reserved_tokens, turn.reserved_cost, turn.prompt_cap = each.tokens, each.cost, each.prompt_cap
         turn.idempotency_key, turn.options, turn.effort = key, dict(options), conversation.effort
         turn.heartbeat, turn.request_id = timezone.now(), known().get("request_id", "")
         turns.append(turn)

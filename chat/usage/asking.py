@@ -11,18 +11,21 @@ from chat.models.conversation_state import scope_of
 from core.background import completed, on_database, persistently
 from core.errors import ModelError
 from llm import tokens
+from llm.learning import check_truncation, learn_refused_window, names_the_window
 from llm.models import Model
-from llm.services import Sent, held_against, shared_client
+from llm.services import shared_client
+from llm.truncation import Sent, Truncation, TruncationSuspicion, script_shares
 from llm.types.model_call import ModelRequest, StepFinished, TextDelta, Usage
 
 NOTHING = Usage(0, 0)
+CHEAP = 1_000  # tokens; a call that costs less is made again on a mere suspicion
 
 
 @dataclass(slots=True)
 class Said:
     """What a model has answered; `usage` as the provider reports it, zeros where it does not.
 
-    `unread`: its server did not read the whole prompt, so what it has written stands for nothing.
+    `unread`: its server has proven not to have read the whole prompt, so what it has written stands for nothing.
     """
 
     text: str = ""
@@ -49,12 +52,24 @@ async def ask(
 ) -> Said:
     """Asks the model; an answer of more than `longest` characters is cut off.
 
-    It reasons as little as it can be told to: what is asked here is not worth more.
+    It reasons as little as it can be told to: what is asked here is not worth more. Where the server reports oddly few
+    tokens of a small prompt, it is asked once more, and the second answer counts.
     `patience` as in `llm.services.shared_client`. Raises `core.errors.ModelError`.
     """
-    said, refused = Said(), False
     request = replace(request, sampling=replace(request.sampling, reasoning_effort=model.least_effort))
     counted = await on_database(_counted, model, request)
+    request = replace(request, counted=counted)
+    said = await _ask_once(model, request, charge, longest, patience)
+    seen = await _compare(model, request, counted, said)
+    if isinstance(seen, TruncationSuspicion) and _cost(model, counted, said) < CHEAP:
+        said = await _ask_once(model, request, charge, longest, patience)
+        seen = await _compare(model, request, counted, said)
+    said.unread = isinstance(seen, Truncation)
+    return said
+
+
+async def _ask_once(model: Model, request: ModelRequest, charge: Charge, longest: int, patience: float | None) -> Said:
+    said, refused, counted = Said(), False, request.counted or 0
     row = await on_database(_begun, model, counted, charge)
     try:
         async with aclosing(shared_client(model.provider, patience).stream(request)) as events:
@@ -66,15 +81,30 @@ async def ask(
                 if len(said.text) > longest:
                     said.cut_off = True
                     break
-    except ModelError:
+    except ModelError as error:
         refused = not said.text
+        answer = request.max_output or 0
+        if error.code == "context_too_long" and names_the_window(error, counted, answer):
+            await on_database(learn_refused_window, model, error, counted)  # the next prompt is planned for it
         raise
     finally:
         settle = partial(row.delete) if refused else partial(_settle, row, model, counted, said)
         await completed(persistently(settle))  # also when time is up: the provider has read the prompt
-    sent = Sent(counted, plain=not any(each.images for each in request.messages))
-    said.unread = await held_against(model, sent, said.usage.input) is not None
     return said
+
+
+async def _compare(
+    model: Model, request: ModelRequest, counted: int, said: Said
+) -> Truncation | TruncationSuspicion | None:
+    texts = [message.text for message in request.messages]
+    plain = not any(message.images for message in request.messages)
+    sent = Sent(counted, plain=plain, scripts=script_shares(texts))
+    return (await check_truncation(model, sent, said.usage))[0]
+
+
+def _cost(model: Model, counted: int, said: Said) -> int:
+    """Return the tokens of a call by our count, prompt and answer."""
+    return counted + (said.usage.output or tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count(said.text))
 
 
 def _counted(model: Model, request: ModelRequest) -> int:

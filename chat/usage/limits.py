@@ -4,15 +4,16 @@ A turn that begins sets aside what its plan may take, on its row, and gives it b
 that of live turns, whatever becomes of their workers, and of many turns at once no two go by the same sum: those of one
 person begin one after the other (`chat.models.queries.lock`).
 
-The last turn that a limit lets begin may go over it; the next one does not begin.
+The last turn that a limit lets begin may go over it by its answer; the next one does not begin. A turn whose prompt
+alone is more than what is left does not begin either.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -103,6 +104,12 @@ class LimitState:
             return taken + max(1, turns) > self.limit.amount
         return taken >= self.limit.amount
 
+    def lets_through(self, prompt: "PlannedPrompt") -> bool:
+        """Return whether what is left is enough for a prompt."""
+        needed = {Limit.Unit.TOKENS: Decimal(prompt.tokens), Limit.Unit.MONEY: prompt.cost or Decimal(0)}
+        unit = Limit.Unit(self.limit.unit)
+        return unit not in needed or self.used + self.reserved + needed[unit] <= self.limit.amount
+
     def as_json(self) -> dict[str, Any]:
         """As programs have it; numbers are exact, as text."""
         limit, resets = self.limit, self.resets.isoformat()
@@ -151,19 +158,31 @@ def _state(limit: Limit, sums: Mapping[tuple[bool, ...], Sequence[Decimal]], now
     return LimitState(limit, used, total(reserved=True, today=True), limit.period(now)[1])
 
 
-def require_within(person: UUID, token: UUID | None, version: UUID | None, turns: int = 0) -> bool:
-    """Whether there are limits to set something aside of. Raises `limit_reached` (429) where one of them lets nothing
-    more begin; `turns` are how many would. Without a limit it asks the database for nothing.
+def require_within(person: UUID, token: UUID | None, version: UUID | None, turns: int = 0) -> list[LimitState]:
+    """Return the limits to set something aside of. Raises `limit_reached` (429) where one of them lets nothing more
+    begin; `turns` are how many would. Without a limit it asks the database for nothing.
 
     Call it with the person's line locked (`chat.models.queries.lock`).
     """
-    limits = limits_of(person, token, version)
-    if not limits:
-        return False
-    for state in states(person, limits):
+    held = states(person, limits_of(person, token, version))
+    for state in held:
         if state.reached(turns):
             raise _refusal(state)
-    return True
+    return held
+
+
+class PlannedPrompt(NamedTuple):
+    """What the prompt of a turn takes at least: tokens, and US dollars, None without a price."""
+
+    tokens: int
+    cost: Decimal | None
+
+
+def require_prompt_within(limits: Sequence[LimitState], prompt: PlannedPrompt) -> None:
+    """Raises `limit_reached` (429) where the prompt alone takes more than one of the limits has left."""
+    for state in limits:
+        if not state.lets_through(prompt):
+            raise _refusal(state, prompt)
 
 
 def require_unused(person: UUID, token: UUID | None) -> None:
@@ -184,12 +203,20 @@ def require_room(person: UUID, token: UUID | None) -> None:
             raise _refusal(state)
 
 
-def _refusal(state: LimitState) -> ProductError:
+def _refusal(state: LimitState, prompt: PlannedPrompt | None = None) -> ProductError:
     limit, now = state.limit, timezone.now()
     only_reserved = state.used < limit.amount
+    if prompt is not None:
+        only_reserved = replace(state, reserved=Decimal(0)).lets_through(prompt)
+    sentence = _sentence(state, only_reserved=only_reserved)
+    if prompt is not None and not only_reserved:
+        sentence = (
+            "What would be sent is more than is left of your limit. Leave out files or earlier messages, or wait until "
+            f"it begins anew at {state.resets:%Y-%m-%d %H:%M %Z}; your text is kept."
+        )
     return ProductError(
         "limit_reached",
-        _sentence(state, only_reserved=only_reserved),
+        sentence,
         status=429,
         retry_after=SOON if only_reserved else max(1, ceil((state.resets - now).total_seconds())),
         limit={"for": "token" if limit.token_id is not None else "user", **state.as_json()},

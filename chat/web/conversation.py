@@ -112,7 +112,8 @@ def send(request: Request, found: Conversation) -> HttpResponse:
 def regenerate(request: Request, message: Message) -> HttpResponse:
     """By the model that answered before, or by those that are named."""
     models, key = _ids(request, "model", "model"), request.POST.get("key") or None
-    turns = answer_anew(user=request.user, message=message, models=models, key=key)
+    send_less = "send_less" in request.POST
+    turns = answer_anew(user=request.user, message=message, models=models, key=key, send_less=send_less)
     return turns_response(request, message.conversation, turns, question=False)
 
 

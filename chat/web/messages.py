@@ -23,6 +23,7 @@ from chat.rendering.kept import blocks_of
 from chat.rendering.references import Sources, cited, cited_numbers
 from chat.summaries.views import SummaryView, of_branch
 from chat.turns.services import shown as shown_call
+from chat.turns.smaller import offers_send_less
 from core.errors import ProductError
 from core.i18n import percent
 from files.models import File
@@ -87,6 +88,12 @@ class MessageView:
     def retryable(self) -> bool:
         live_or_done = self.row.status in (Message.Status.PENDING, Message.Status.DONE)
         return not live_or_done and hasattr(self.row, "turn")
+
+    @property
+    def send_less(self) -> bool:
+        """Whether a shorter prompt might be answered where this one was refused."""
+        turn: Turn | None = getattr(self.row, "turn", None)
+        return turn is not None and self.row.status == Message.Status.FAILED and offers_send_less(turn, self.row)
 
     @property
     def declined(self) -> bool:

@@ -154,6 +154,7 @@ EXAMPLES: dict[str, tuple[Any, str, Any]] = {
                     "cost": None,
                     "context_unread": 0,
                     "context_notice": "",
+                    "send_less": False,
                     "error": None,
                     "created": WHEN,
                     "started": None,

@@ -135,6 +135,7 @@ class Model(models.Model):
     """One model of a provider. Windows and outputs are in tokens, prices in US dollars a million tokens.
 
     `token_ratio` is provider-reported over counted prompt tokens, learnt from usage: see `llm.services.learn_ratio`.
+    What is learnt of its limits is stored with its evidence (`llm.learning.Evidence`), and an admin can forget it.
     `found` is what the provider last said (`llm.discovery.shapes.Facts`); the fields it names follow it but for those
     that are named in `set_by_hand`.
     """
@@ -161,8 +162,18 @@ class Model(models.Model):
         help_text="In tokens; empty: the model's own, or the room that is left.",
     )
     learnt_window = models.PositiveIntegerField(
-        null=True, blank=True, help_text="What the provider said its limit is, when it refused a prompt as too long."
+        null=True, blank=True, help_text="A smaller window than the row's, which its server has proven to have."
     )
+    window_evidence: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={}, editable=False)
+    max_images = models.PositiveSmallIntegerField(
+        "most images",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Of one prompt, all messages together; older ones are left out. Empty: no limit is known.",
+    )
+    learnt_max_images = models.PositiveSmallIntegerField(null=True, blank=True, editable=False)
+    images_evidence: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={}, editable=False)
     tokenizer = models.CharField(max_length=20, choices=Tokenizer, blank=True, default=Tokenizer.CATCH_ALL)
     vision = models.BooleanField("sees images", default=False, help_text="Pictures of a message are sent to it.")
     tools = models.BooleanField("calls tools", default=False, help_text="It can call tools.")
@@ -202,8 +213,8 @@ class Model(models.Model):
     found_at = models.DateTimeField("found", null=True, editable=False)
     set_by_hand = models.JSONField(default=list, editable=False)
     retires_on = models.DateField(null=True, editable=False)
-    # Counted and reported tokens of its newest calls without images, see `llm.services.cut`.
-    reads: "models.JSONField[Any, Any]" = models.JSONField(default=list, editable=False)
+    # Of its newest calls, see `llm.truncation.ReportedCounts`.
+    reported_counts: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={}, editable=False)
     created = models.DateTimeField(auto_now_add=True)
 
     objects = ModelQuerySet.as_manager()
@@ -248,8 +259,14 @@ class Model(models.Model):
 
     @property
     def window(self) -> int:
-        """Tokens; the smaller of what the row says and what the provider said."""
+        """The window in force, in tokens: the smaller of what the row says and what was proven."""
         return min(self.context_window, self.learnt_window or self.context_window)
+
+    @property
+    def image_limit(self) -> int | None:
+        """The most images of one prompt that are sent; None where no limit is known."""
+        limits = [limit for limit in (self.max_images, self.learnt_max_images) if limit is not None]
+        return min(limits, default=None)
 
     @property
     def prices(self) -> Prices | None:

@@ -6,7 +6,7 @@ way: a service, the admin, SQL by hand. Whoever begins a turn or carries one out
 they need anyway. What was kept under another is read again.
 
 Versions are random and not counted, so that one of a transaction that was rolled back never comes again. What
-a model teaches with every answer (`token_ratio`, `ratio_samples`, `reads`) makes no new version.
+a model teaches with every answer (`token_ratio`, `ratio_samples`, `reported_counts`) makes no new version.
 """
 
 from collections.abc import Callable

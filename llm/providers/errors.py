@@ -8,41 +8,30 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from core.errors import ModelError
+from llm.providers.overflow import Overflow, known_overflow, overflow_by_numbers
 
 MAX_QUOTE = 300  # characters of a provider's own message shown to people
 
-_NUMBER = r"\(?(\d[\d,]*)"
-_CONTEXT_LIMITS = tuple(
+# Wordings of a limit on the images of one request, with the number as their first group.
+_IMAGE_LIMITS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"maximum context length (?:is|of) {_NUMBER}",  # OpenAI, vLLM, DeepSeek, OpenRouter
-        r"(?<!\d)\d+ tokens > (\d+) maximum",  # Anthropic
-        r"context limit: \d+ \+ \d+ > (\d+)",  # Anthropic, input and max_tokens together
-        rf"available context size {_NUMBER}",  # llama.cpp
-        r"with (\d+) maximum context length",  # Mistral
-        rf"maximum number of tokens allowed {_NUMBER}",  # Google
-        rf"maximum model length of {_NUMBER}",  # vLLM
-        rf"context length {_NUMBER}",  # vLLM, SGLang
-        rf"context (?:length|window|size) (?:of|is)(?: only)? {_NUMBER}",  # LM Studio and others
-        r"`inputs` tokens \+ `max_new_tokens` must be <= (\d+)",  # TGI
-        r"`inputs` must have less than (\d+) tokens",  # Text Embeddings Inference
-        rf"exceeds the model's maximum of {_NUMBER} tokens",  # Jina
+        r"at most (\d+) image",  # vLLM
+        r"too many images and documents: \d+ \+ \d+ > (\d+)",  # Anthropic
+        r"too many images.{0,80}?(?:maximum(?: of| is)?|up to|max(?: is| of)?|at most|limit(?: is| of)?|>)\W{0,2}(\d+)",
+        r"(?:maximum|max) number of images \(?(\d+)",  # Azure
+        r"(?:supports?|accepts?|allows?) (?:only )?(?:up to|at most|a maximum of) (\d+) images?",  # Groq
+        r"(?:maximum|max|limit)(?: of| is)? (\d+) images?",
+        r"no more than (\d+) images?",
     )
 )
-_CONTEXT_WORDS = re.compile(
-    r"context_length_exceeded|exceed_context_size|prompt is too long|prompt too long|input is too long"
-    r"|exceeds? (?:the |this model'?s? |your )?(?:available |max(?:imum)? |model'?s? )?context"
-    r"|context (?:size|length|window) (?:has been |was |is )?exceeded|exceed context limit"
-    r"|input (?:\(\d+ tokens\) )?is too large to process"  # llama.cpp, of what it embeds and ranks
-    r"|exceeds the context window|reduce the length of the (?:messages|prompt)|too many tokens in (?:the )?prompt",
-    re.IGNORECASE,
-)
+_IMAGE_WORDS = re.compile(r"too[ _]many[ _]images|number of images.{0,40}exceed", re.IGNORECASE)
 _QUOTA_WORDS = re.compile(
     r"insufficient_quota|billing_error|credit balance is too low|insufficient (?:account )?(?:balance|credits?|funds)"
     r"|spend_limit|authz_(?:insufficient_balance|resource_limit_exceeded)",
@@ -116,6 +105,8 @@ _CODE_OF_TYPE = {
     "timeout_error": "provider_timeout",
     "invalid_request_error": "bad_model_request",
 }
+_REFUSALS = (None, 400, 413, 422, 429)  # statuses of a request that is wrong or too much; None: within a stream
+_UNCLEAR = ("bad_model_request", "rate_limited", "provider_overloaded")  # codes that a number can make clearer
 _SENTENCES = {
     "bad_credentials": "The provider refused the API key or what it may do. An administrator must check the key.",
     "quota_exhausted": "The provider account has no credit left. An administrator must add credit or raise its limit.",
@@ -125,6 +116,7 @@ _SENTENCES = {
     "provider_timeout": "The model did not answer in time. Try again, or choose another model.",
     "provider_unreachable": "The model's provider cannot be reached. Check that it is running and its base URL.",
     "context_too_long": "The prompt is longer than the model can read. Remove files or earlier messages.",
+    "too_many_images": "The model takes fewer images in one prompt. Leave some of them out, or choose another model.",
     "content_filtered": "The provider's content filter refused the prompt. Rephrase your message or remove the file.",
     "stream_cut": "The connection to the model broke off before the answer was complete. Try again.",
     "malformed_stream": "The provider sent a broken answer. Try again; if it stays, check its kind and base URL.",
@@ -157,6 +149,10 @@ class _Report:
     limit: int | None
     status: int | None
     parameter: str = ""
+
+    @property
+    def overflow(self) -> Overflow | None:
+        return known_overflow(self.names, self.message, n_ctx=self.limit, status=self.status)
 
 
 def malformed() -> ModelError:
@@ -291,26 +287,48 @@ def _invalid_fields(details: list[Any], status: int | None) -> _Report:
 
 
 def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelError:
+    image_limit = _image_limit(report.message)
+    if image_limit is not None or _IMAGE_WORDS.search(f"{report.names} {report.message}"):
+        return _error("too_many_images", limit=image_limit)
+    if (overflow := report.overflow) is not None:
+        return _too_long(overflow, report.message)
     code = _code(report)
-    if code == "context_too_long":
-        return _error(code, limit=report.limit or _context_limit(report.message))
     if code == "rate_limited" and retry_after is not None:
         wait = max(1, round(retry_after))
         sentence = f"The provider is receiving too many requests. Try again in {wait} s."
-        return _error(code, sentence=sentence, retry_after=retry_after)
+        return _error(code, sentence=sentence, retry_after=retry_after, message=report.message)
     if found := _GREATEST_ANSWER.search(report.message):
         return _error(code, limit=int(found[1]), parameter="max_tokens")
     if code == "bad_model_request" and (quote := _quote(report.message, api_key)):
         sentence = f"The provider refused the request and said: “{quote}” Check the model's settings."
-        return _error(code, sentence=sentence, parameter=report.parameter)
-    return _error(code, retry_after=retry_after if code in _RETRYABLE else None, parameter=report.parameter)
+        return _error(code, sentence=sentence, parameter=report.parameter, message=report.message)
+    wait_for = retry_after if code in _RETRYABLE else None
+    judged_again = report.status in _REFUSALS  # a server that is down speaks of something else
+    message = report.message if judged_again else ""
+    return _error(code, retry_after=wait_for, parameter=report.parameter, message=message)
+
+
+def with_count(error: ModelError, counted: int | None) -> ModelError:
+    """Return the error as a prompt that is too long where its numbers say so, of a prompt of `counted` tokens by our
+    count; else the error itself."""
+    if counted is None or error.code not in _UNCLEAR or not error.message:
+        return error
+    overflow = overflow_by_numbers(error.message, counted)
+    if overflow is None:
+        return error
+    # What is refused as too much for now is no limit of the model.
+    return _too_long(replace(overflow, of_account=error.code == "rate_limited"), error.message)
+
+
+def _too_long(overflow: Overflow, message: str) -> ModelError:
+    error = _error("context_too_long", limit=overflow.limit, message=message)
+    error.requested, error.of_account = overflow.requested, overflow.of_account
+    return error
 
 
 def _code(report: _Report) -> str:
     """Words first: providers agree on them better than on statuses."""
     said = f"{report.names} {report.message}"
-    if _CONTEXT_WORDS.search(said) or _context_limit(report.message) is not None:
-        return "context_too_long"
     if _QUOTA_WORDS.search(said):
         return "quota_exhausted"
     if report.status == 429:
@@ -334,10 +352,10 @@ def _code_of_status(report: _Report) -> str:
     return "provider_overloaded" if status >= 500 else "bad_model_request"
 
 
-def _context_limit(message: str) -> int | None:
-    for pattern in _CONTEXT_LIMITS:
-        if found := pattern.search(message):
-            return int(found[1].replace(",", ""))
+def _image_limit(message: str) -> int | None:
+    for pattern in _IMAGE_LIMITS:
+        if named := pattern.search(message):
+            return int(named[1][:5])
     return None
 
 
@@ -372,8 +390,9 @@ def _error(
     retry_after: float | None = None,
     limit: int | None = None,
     parameter: str = "",
+    message: str = "",
 ) -> ModelError:
-    return ModelError(
+    error = ModelError(
         code,
         sentence or _SENTENCES[code],
         retryable=code in _RETRYABLE,
@@ -381,3 +400,5 @@ def _error(
         limit=limit,
         parameter=parameter,
     )
+    error.message = message
+    return error

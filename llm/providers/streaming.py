@@ -357,10 +357,11 @@ class HttpClient(ABC):
             outcome = "answered"
             for event in reader.finish():
                 yield event
-        except ModelError as error:
-            outcome = error.code
+        except ModelError as refusal:
+            understood = errors.with_count(refusal, request.counted)
+            outcome = understood.code
             logger.info("asked %s: %s after %.2f s", request.model, outcome, time.monotonic() - began)
-            raise
+            raise understood from refusal.__cause__
         finally:
             CALLS.labels(self._server.host, request.model, outcome).inc()
             tracing.end(call, "" if outcome == "answered" else outcome)

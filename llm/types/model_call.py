@@ -130,7 +130,8 @@ class ModelRequest:
     `tool_choice`: "auto" lets the model decide, "none" forbids calls (the definitions are still sent), "required"
     demands one, of `required_tool` where that is named. `response_format` is that of OpenAI's protocol for an answer
     in JSON: of the type `json_object`, or `json_schema` with its schema. `window`: the tokens that prompt and answer
-    may have together, for servers that want to be told; `left`: those that the prompt leaves.
+    may have together, for servers that want to be told; `left`: those that the prompt leaves; `counted`: those of the
+    prompt with its tools by our count, which help to understand a refusal.
     `cache_key` is the same for requests that share a beginning; `cache_points`: after so many messages the provider is
     asked to keep what it has read. `previous_answer`: the provider is asked why its cache does not serve what it was
     sent before it gave the answer of this id; empty: there is none yet, but it will be asked; None: it is not asked.
@@ -151,6 +152,7 @@ class ModelRequest:
     parallel_tool_calls: bool = True
     window: int | None = None
     left: int | None = None
+    counted: int | None = None
     cache_key: str = ""
     cache_points: tuple[int, ...] = ()
     previous_answer: str | None = None

@@ -224,6 +224,15 @@ TEXTS = {
         needs={"files": "their names"},
         most=500,
     ),
+    "image_stub": Text(
+        FILES,
+        "In place of images beyond the model's limit",
+        "The line that stands above a message for those of its images that are not shown.",
+        "These images are not shown here, as one prompt has at most {most}: {images}.",
+        needs={"images": "their names"},
+        may_have={"most": "how many images the model takes in one prompt"},
+        most=500,
+    ),
     "omission_note": Text(
         CONVERSATION,
         "In place of messages left out",

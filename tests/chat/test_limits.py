@@ -36,6 +36,7 @@ from chat.usage.sums import sum_days
 from core.errors import ProductError
 from files.models import File, FileText
 from llm.models import Model, Provider
+from personas.models import BudgetProfile, Persona
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 
@@ -340,3 +341,52 @@ def test_a_limit_is_there_once(user: User) -> None:
     with pytest.raises(ProductError, match="invalid_setting"):
         limit("tokens", 6)
     assert isinstance(user.pk, UUID)
+
+
+def test_a_failed_answer_without_a_count_hides_no_prompt_before_it(user: User) -> None:
+    limit("tokens", 100_000, user=user)
+    first = ask(user)
+    done(first, 5_000)
+    failed = Turn.objects.select_related("conversation__owner", "model__provider").get(
+        pk=ask(user, first.conversation).pk
+    )
+    end(failed, Ending(Turn.Status.FAILED, "provider_unreachable", "It cannot be reached."), Outcome([], 0))
+    again = ask(user, first.conversation)
+    assert (again.reserved_tokens or 0) - (first.reserved_tokens or 0) == 5_000
+
+
+def test_the_answer_that_is_set_aside_is_as_long_as_the_personas(user: User) -> None:
+    limit("tokens", 100_000, user=user)
+    profile = BudgetProfile.objects.create(name=uuid4().hex, reserved_output=3_000)
+    persona = Persona.objects.create(owner=user, name="P", budget_profile=profile)
+    without = ask(user).reserved_tokens or 0
+    place = create_conversation(user=user, persona=persona)
+    assert (ask(user, place).reserved_tokens or 0) - without == 3_000 - BudgetProfile().reserved_output
+
+
+@pytest.mark.parametrize(("unit", "amount"), [("tokens", 1), ("money", "0.000001")])
+def test_a_prompt_that_alone_is_more_than_what_is_left_does_not_begin(user: User, unit: str, amount: object) -> None:
+    limit(unit, amount, user=user)
+    error = refusal(user)
+    assert error.detail.startswith("What would be sent is more than is left of your limit.")
+    assert error.extra["retry_after"] > 30
+    assert not Turn.objects.filter(conversation__owner=user).exists()
+
+
+def test_the_prompt_of_a_conversation_that_is_gone_on_with_counts_with_its_messages(user: User) -> None:
+    first = ask(user)
+    done(first, 5_000)
+    limit("tokens", 9_000, user=user)
+    used(user, input=2_000, output=0)
+    error = refusal(user, conversation=first.conversation)
+    assert error.detail.startswith("What would be sent is more than is left of your limit.")
+    ask(user)  # a new one is short enough
+
+
+def test_what_only_answers_being_written_take_is_waited_for(user: User) -> None:
+    limit("tokens", 1_500, user=user)
+    place = create_conversation(user=user)
+    ask(user)
+    with pytest.raises(ProductError) as caught:
+        send(user=user, conversation=place, ask=Ask("word " * 1_000))  # at least 1,000 tokens
+    assert "may use up your limit" in caught.value.detail and caught.value.extra["retry_after"] == 30

@@ -43,7 +43,7 @@ def model() -> Model:
     provider = Provider.objects.create(name=uuid4().hex, base_url="http://127.0.0.1:9/v1", api_key="a key")
     fallback = Model.objects.create(provider=provider, name=uuid4().hex)
     return Model.objects.create(
-        provider=provider, name=uuid4().hex, fallback=fallback, token_ratio=1.25, reads=[[9, 8]]
+        provider=provider, name=uuid4().hex, fallback=fallback, token_ratio=1.25, reported_counts={"calls": [[9, 8]]}
     )
 
 

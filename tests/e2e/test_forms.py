@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Route, expect
 from accounts.models import User
 from llm.models import Model
 from tests.conftest import Person, make_person
-from tests.e2e.conftest import OpenBrowser, Visit, ask, elsewhere, expect_complete, field
+from tests.e2e.conftest import OpenBrowser, Visit, ask, expect_complete, field, in_thread
 from tests.e2e.test_long_names import in_the_admin, newest, own_model
 from tests.house import House
 from tests.product import Product
@@ -102,19 +102,19 @@ Written = list[tuple[str, list[list[Any]]]]
 
 @pytest.fixture
 def admin(person: Person) -> Person:
-    elsewhere(lambda: User.objects.filter(pk=person.user.pk).update(is_superuser=True, is_staff=True))
+    in_thread(lambda: User.objects.filter(pk=person.user.pk).update(is_superuser=True, is_staff=True))
     return person
 
 
 def pages_with_forms(product: Product, person: Person) -> list[str]:
     """Every page of a furnished workspace, and in the admin every empty form and the form of every new row."""
-    before = elsewhere(newest)
-    model, profile = elsewhere(lambda: own_model(product))
-    name = elsewhere(lambda: Model.objects.get(pk=model).name.partition(":")[2])
+    before = in_thread(newest)
+    model, profile = in_thread(lambda: own_model(product))
+    name = in_thread(lambda: Model.objects.get(pk=model).name.partition(":")[2])
     house = House(person.caller, lambda script: product.model.set_script(name, script), model, profile)
     paths = house.furnish()
     del paths["shared"], paths["missing"]  # which are nobody's own
-    in_admin = elsewhere(lambda: in_the_admin(newest() - before))
+    in_admin = in_thread(lambda: in_the_admin(newest() - before))
     setup = [f"/setup/{step}/" for step in ("provider", "models", "persona", "people")]
     return [*paths.values(), *setup, *(path for path in in_admin if path.endswith(("/add/", "/change/")))]
 
@@ -274,7 +274,7 @@ def test_nobody_gets_the_draft_of_another_person(visit: OpenBrowser, product: Pr
     page.goto(product.url + "/")
     field(page).fill("Alice's message")
     page.context.clear_cookies(name="sessionid")
-    other = elsewhere(lambda: make_person(product))
+    other = in_thread(lambda: make_person(product))
     opened.person = other
     opened.sign_in()
     expect(field(page)).to_have_value("")

@@ -8,8 +8,12 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
+from audit.models import Entry
 from core.crypto import decrypt
+from core.errors import ModelError
+from llm.learning import learn_image_limit, learn_refused_window
 from llm.models import Model, Provider
+from tests.llm.reading_server import reading_server
 from tests.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.django_db
@@ -231,6 +235,54 @@ def test_the_token_ratio_is_shown_and_cannot_be_set(admin_client: Client, provid
     admin_client.post(change_url(model), model_form(provider, "m", context_window="600", token_ratio="1.9"))
     model.refresh_from_db()
     assert (model.context_window, model.token_ratio, model.ratio_samples) == (600, 1.25, 7)
+
+
+def test_a_learnt_window_is_shown_with_its_evidence_and_forgotten(admin_client: Client, provider: Provider) -> None:
+    model = Model.objects.create(provider=provider, name="m", context_window=128_000, max_images=9)
+    refusal = ModelError("context_too_long", "x", retryable=False, limit=4_096)
+    assert learn_refused_window(model, refusal, 5_000) and learn_image_limit(model, 5, 8)
+    page = admin_client.get(change_url(model)).content.decode()
+    assert "4,096 tokens, learnt: refused on " in page and "naming 4,096" in page and "naming 5" in page
+    listed = admin_client.get(reverse("admin:llm_model_changelist")).content.decode()
+    assert "4,096 (learnt)" in listed and 'title="learnt: refused on ' in listed
+    url = reverse("admin:llm_model_forget_learnt", args=[model.pk])
+    assert "Forget what was learnt of this model" in admin_client.get(url).content.decode()
+    admin_client.post(url, {"_form_submitted": "on"})
+    model.refresh_from_db()
+    assert (model.window, model.image_limit) == (128_000, 9)
+    assert Entry.objects.filter(action="model.learnt_forgotten").exists()
+
+
+def test_typing_a_window_takes_the_place_of_a_learnt_one(admin_client: Client, provider: Provider) -> None:
+    model = Model.objects.create(provider=provider, name="m", context_window=128_000)
+    learn_refused_window(model, ModelError("context_too_long", "x", retryable=False, limit=4_096), 5_000)
+    admin_client.post(change_url(model), model_form(provider, "m", context_window="64000"))
+    model.refresh_from_db()
+    assert (model.window, model.window_evidence) == (64_000, {})
+
+
+@pytest.mark.parametrize(
+    ("window", "obedient", "said", "level"),
+    [
+        (None, True, "so prompts up to that length are not cut. It reported ", "success"),
+        (4_096, True, "its server probably cut the beginning. It reported ", "error"),
+        (None, False, "the test says nothing about what it reads", "warning"),
+    ],
+)
+def test_an_admin_tests_whether_a_server_reads_a_prompt_from_its_beginning(
+    admin_client: Client, window: int | None, obedient: bool, said: str, level: str
+) -> None:
+    with reading_server(window, obedient=obedient) as url:
+        row = Provider.objects.create(name="Reading", base_url=url)
+        model = Model.objects.create(provider=row, name="m", context_window=16_384)
+        page = reverse("admin:llm_model_test_reading", args=[model.pk])
+        assert "Ask this model for a word" in admin_client.get(page).content.decode()
+        admin_client.post(page, {"_form_submitted": "on"})
+    shown = admin_client.get(change_url(model))
+    [message] = shown.context["messages"]
+    assert said in str(message) and message.level_tag == level
+    model.refresh_from_db()
+    assert (model.learnt_window, model.reported_counts, model.ratio_samples) == (None, {}, 0)
 
 
 def test_staff_without_the_permission_see_no_provider(client: Client, provider: Provider) -> None:

@@ -104,9 +104,10 @@ def test_the_page_says_how_tokens_are_counted_and_what_was_read(admin_client: Cl
         return admin_client.get(reverse("admin:llm_model_change", args=[model.pk])).content.decode()
 
     assert "Estimated, by o200k_base" in page() and "Nothing yet" in page()
-    Model.objects.update(tokenizer="cl100k_base", reads=[[1_000, 980], [0, 300], [2_000, 2_100]])
+    counts = {"scripts": {"latin": [[1_000, 980], [0, 300], [2_000, 2_100]], "cjk": [[1_000, 820]]}}
+    Model.objects.update(tokenizer="cl100k_base", reported_counts=counts)
     assert "Exact, by the tokenizer cl100k_base" in page()
-    assert "0.98 to 1.05 for each token of our count, in the last 2 prompts" in page()
+    assert "Latin: 0.98 to 1.05, in 2 prompts" in page() and "Chinese, Japanese and Korean: 0.82 to 0.82" in page()
 
 
 def test_a_window_learnt_from_a_refusal_goes_when_the_server_is_set_up_anew() -> None:

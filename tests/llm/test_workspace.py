@@ -7,10 +7,12 @@ from uuid import uuid4
 import pytest
 from django.db import connection, transaction
 
+from llm.learning import learn_served_window, record_calls
 from llm.models import Model, Provider, WorkspaceVersion
 from llm.models.workspace import Kept
-from llm.services import Cut as Unread
-from llm.services import learn_cut, learn_ratio, model_at, save_model, set_default_model
+from llm.services import learn_ratio, model_at, save_model, set_default_model
+from llm.truncation import CallReported, Sent
+from llm.types.model_call import Allocated, Usage
 from personas.models import BudgetProfile, SystemPrompt
 from personas.services import activate_prompt, rules_at, save_prompt, save_text, set_default_profile
 
@@ -51,7 +53,7 @@ CHANGES: dict[str, Callable[[Model, SystemPrompt, BudgetProfile], object]] = {
     "a default": lambda model, _, profile: (set_default_model(model=model), set_default_profile(profile=profile)),
     "another version": lambda _, prompt, __: activate_prompt(prompt=prompt),
     "a text": lambda _, __, ___: save_text(user=None, name="citations", text="Cite."),
-    "a window that was learnt": lambda model, _, __: learn_cut(model, Unread(read=3_000, sent=9_000)),
+    "a window that was learnt": lambda model, _, __: learn_served_window(model, Allocated("ollama", 3_000), 9_000),
     "a profile": lambda _, __, profile: BudgetProfile.objects.filter(pk=profile.pk).update(buffer=9),
 }
 
@@ -71,10 +73,11 @@ def test_any_change_by_an_administrator_makes_another_version(
 def test_what_every_answer_teaches_makes_none(model: Model) -> None:
     before = version()
     learn_ratio(model=model, counted=1_000, reported=1_200)
+    record_calls(model, [CallReported(Sent(1_000), Usage(1_200, 1))])
     assert version() == before
-    learnt = dict(Model.objects.values("token_ratio", "ratio_samples", "reads").get(pk=model.pk))
+    learnt = dict(Model.objects.values("token_ratio", "ratio_samples", "reported_counts").get(pk=model.pk))
     found = model_at(None, model.pk, learnt)
-    assert found is not None and found.ratio_samples == 1
+    assert found is not None and found.ratio_samples == 1 and found.reported_counts["largest_whole"] == 1_000
 
 
 def test_a_changed_key_and_a_changed_prompt_are_used_at_once(model: Model, prompt: SystemPrompt) -> None:

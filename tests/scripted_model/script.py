@@ -49,8 +49,9 @@ class Step:
 
     `usage`: False sends none, a mapping has `input`, `output`, `cached`, `reasoning`; None computes it roughly.
     `raw`: payloads of server-sent events sent as they are, in place of everything else. `whole`: JSON that answers
-    with status 200 even where a stream was asked for. `early_headers`: they come at once, not with the first piece.
-    `hangs_times`: the first so many requests get nothing.
+    with status 200 even where a stream was asked for. `limit_style`: how a prompt above `context_limit` is refused,
+    "openai", "llamacpp", "anthropic", or a name in `refusals.TOO_LONG`; `image_limit`: the most images of a request.
+    `early_headers`: they come at once, not with the first piece. `hangs_times`: the first so many requests get nothing.
     """
 
     ttft: float = 0.0
@@ -69,7 +70,8 @@ class Step:
     silent_after: int | None = None
     early_headers: bool = False
     context_limit: int | None = None
-    limit_style: Literal["openai", "llamacpp", "anthropic"] | None = None
+    limit_style: str | None = None
+    image_limit: int | None = None
     raw: Sequence[Any] | None = None
     whole: Any = None
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import time
 import weakref
 from collections import OrderedDict
@@ -15,6 +16,7 @@ from . import anthropic_wire, dialects, ollama_wire, openai_wire, responses_wire
 from .caching import PromptCache
 from .connection import Connection, Exchange
 from .records import Records
+from .refusals import TOO_LONG, images_in, too_long, too_many_images
 from .script import MODEL_PREFIX, BadScript, Chosen, Failure, Step, choose, parse_script, prompt_tokens
 
 _MAX_COUNTERS = 20_000  # scripts whose failures are counted
@@ -145,9 +147,9 @@ class Server:
             return
         chosen = self._with_cache(chosen, wire, body, prompt_tokens(read), dialect)
         step = chosen.step
-        if step.context_limit is not None and (used := prompt_tokens(read)) > step.context_limit:
-            await exchange.answer(400, _too_long(step, used, wire))
-        elif step.hangs_times and self._seen(chosen) <= step.hangs_times:
+        if await _refused(exchange, step, prompt_tokens(read), wire):
+            return
+        if step.hangs_times and self._seen(chosen) <= step.hangs_times:
             await asyncio.Event().wait()  # until the client goes away
         elif step.error is not None and self._still_fails(chosen):
             await asyncio.sleep(step.ttft)
@@ -221,6 +223,30 @@ async def _count(exchange: Exchange, wire: ModuleType) -> None:
 async def _fail(exchange: Exchange, wire: ModuleType, failure: Failure) -> None:
     body = wire.error(failure) if failure.body is None else failure.body
     await exchange.answer(failure.status, body, dict(failure.headers))
+
+
+async def _refused(exchange: Exchange, step: Step, used: int, wire: ModuleType) -> bool:
+    """Answers a request that is too long or has too many images; returns whether it is one."""
+    if step.context_limit is not None and used > step.context_limit:
+        await _refuse_length(exchange, step, used, wire)
+        return True
+    if step.image_limit is not None and images_in(exchange.body.get("messages")) > step.image_limit:
+        await exchange.answer(400, too_many_images(step.image_limit))
+        return True
+    return False
+
+
+async def _refuse_length(exchange: Exchange, step: Step, used: int, wire: ModuleType) -> None:
+    if step.limit_style is None or step.limit_style not in TOO_LONG:
+        await exchange.answer(400, _too_long(step, used, wire))
+        return
+    status, body = too_long(step.limit_style, used, step.context_limit or 0)
+    if status is not None:
+        await exchange.answer(status, body)
+        return
+    exchange.start(200, {"content-type": "text/event-stream", "cache-control": "no-cache"})
+    await exchange.send(f"event: error\ndata: {json.dumps(body)}\n\n".encode())
+    exchange.end()
 
 
 def _too_long(step: Step, used: int, wire: ModuleType) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 
 from core.crypto import state_of
 from core.errors import ProductError
-from llm import model_facts
+from llm import learning, model_facts
 from llm.models import Model, Provider
 from llm.services import known_of, save_model, save_provider, set_fallback, test_connection
 
@@ -22,15 +22,16 @@ KEY_WORDS = {
 
 class Command(BaseCommand):
     help = (
-        "Creates or updates a provider and its models by name, and finds out what the provider says of them. The key "
+        "Creates or updates a provider and its models by name, and finds out what the provider says of them. What is "
+        "not named stays as it is. The key "
         "comes from --api-key-file, the environment variable PROVIDER_API_KEY, or --api-key, which other users of the "
         "machine can see; none keeps the stored one."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
-        parser.add_argument("--kind", choices=Provider.Kind.values, default=Provider.Kind.OPENAI)
-        parser.add_argument("--base-url", default="", metavar="URL", help="empty: the provider's own")
+        parser.add_argument("--kind", choices=Provider.Kind.values, help=f"of a new provider {Provider.Kind.OPENAI}")
+        parser.add_argument("--base-url", metavar="URL", help='"" is the vendor\'s own, which a new provider has')
         keys = parser.add_mutually_exclusive_group()
         keys.add_argument("--api-key", metavar="KEY")
         keys.add_argument("--api-key-file", type=Path, metavar="PATH", help="a file that holds nothing but the key")
@@ -52,6 +53,14 @@ class Command(BaseCommand):
             help="asked instead of these models when this provider is down or over its limit; PROVIDER/MODEL where "
             "several providers have one of that name",
         )
+        parser.add_argument("--max-images", type=int, metavar="COUNT", help="the most images of one prompt")
+        parser.add_argument(
+            "--forget",
+            action="append",
+            default=[],
+            metavar="MODEL",
+            help="forget the window and the limit on images that were learnt of this model; may be repeated",
+        )
         parser.add_argument("--default", action="store_true", help="make the first model the workspace's default")
         parser.add_argument(
             "--test", action="store_true", help="fail where it does not answer, and list what it offers"
@@ -65,9 +74,9 @@ class Command(BaseCommand):
                 self._test(provider)
         except ProductError as error:
             raise CommandError(error.detail) from error
-        given = dict(options["models"])
-        model_facts.read(provider, names=given, trying=True)
-        self._say(provider.models.filter(name__in=given).order_by("name"))
+        named = dict(options["models"])
+        model_facts.read(provider, names=named, trying=True)
+        self._say(provider.models.filter(name__in=[*named, *options["forget"]]).order_by("name"))
 
     def _test(self, provider: Provider) -> None:
         offered = test_connection(provider=provider)
@@ -84,6 +93,8 @@ class Command(BaseCommand):
                 note = f" (more than the {served:,} that the provider serves)"
             elif "context_window" not in {*known_of(model), *model.set_by_hand}:
                 note = " (not known; give NAME:WINDOW)"
+            if model.window < model.context_window:
+                note = f" ({model.window:,} in force, {learning.window_words(model)})"
             default = ", the default" if model.default else ""
             fallback = f", else {model.fallback}" if model.fallback else ""
             self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}")
@@ -91,7 +102,9 @@ class Command(BaseCommand):
 
 @transaction.atomic
 def _store(options: dict[str, Any]) -> Provider:
-    settings = {name: options[name] for name in ("tools", "vision", "max_output") if options[name] is not None}
+    settings = {
+        name: options[name] for name in ("tools", "vision", "max_output", "max_images") if options[name] is not None
+    }
     if settings and not options["models"]:
         raise CommandError("Name the models that this is about with --model.")
     provider = save_provider(
@@ -104,6 +117,11 @@ def _store(options: dict[str, Any]) -> Provider:
     )
     for name, _window in options["models"]:
         save_model(provider=provider, name=name, settings=settings)
+    for name in options["forget"]:
+        model = provider.models.filter(name=name).first()
+        if model is None:
+            raise CommandError(f"{provider} has no model named {name}.")
+        learning.forget_learnt(user=None, model=model)
     if options["fallback"]:
         _set_fallback(provider, options)
     return provider

@@ -35,7 +35,9 @@ def as_published(answer: dict[str, Any]) -> dict[str, Any]:
     return {"ok": True, "sequence": sequence, "used": report["used"], "dropped": report["dropped"]}
 
 
-@pytest.mark.parametrize(("request_", "expected"), vectors("context") + vectors("context_marks"))
+@pytest.mark.parametrize(
+    ("request_", "expected"), vectors("context") + vectors("context_marks") + vectors("context_images")
+)
 def test_a_context_request_is_answered_as_published(request_: dict[str, Any], expected: dict[str, Any]) -> None:
     assert as_published(plan("context", request_)) == expected
 
@@ -50,7 +52,9 @@ def test_a_summary_request_is_answered_as_published(request_: dict[str, Any], ex
     assert plan("summary", request_) == expected
 
 
-@pytest.mark.parametrize(("request_", "expected"), vectors("context") + vectors("context_marks"))
+@pytest.mark.parametrize(
+    ("request_", "expected"), vectors("context") + vectors("context_marks") + vectors("context_images")
+)
 def test_the_messages_of_a_published_answer_cost_what_the_report_says(
     request_: dict[str, Any], expected: dict[str, Any]
 ) -> None:

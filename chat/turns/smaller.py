@@ -1,0 +1,40 @@
+"""“Send less”: an answer that its provider refused is asked for again with a shorter prompt.
+
+A refusal that nobody understands may be one of a prompt that is too long. So that a conversation is never stuck, the
+second such refusal offers to send less, whatever it says.
+"""
+
+from chat.models import Message, Turn
+from core.errors import ProductError
+
+UNKNOWN_REFUSALS = 2  # of one conversation, from which sending less is offered
+PART = 2  # of the prompt that was refused, what the next one may take
+LEAST = 256  # tokens
+
+
+def offers_send_less(turn: Turn, answer: Message) -> bool:
+    """Return whether a shorter prompt might be answered where this one was refused."""
+    if turn.status != Turn.Status.FAILED or not turn.context_used or turn.context_used <= LEAST:
+        return False
+    if answer.error_code == "context_too_long":
+        return True  # it was refused again and again, each time with less
+    if answer.error_code != "bad_model_request":
+        return False
+    earlier = Turn.objects.filter(
+        conversation_id=turn.conversation_id,
+        status=Turn.Status.FAILED,
+        answer__error_code="bad_model_request",
+        pk__lte=turn.pk,
+    )
+    return earlier[:UNKNOWN_REFUSALS].count() >= UNKNOWN_REFUSALS
+
+
+def smaller_prompt(question: Message) -> int:
+    """Return how many tokens the prompt of the next answer to a question may take, where its person sends less."""
+    turns = Turn.objects.filter(user_message=question, context_used__gt=0).order_by("-id")
+    used = turns.values_list("context_used", flat=True).first()
+    if not used:
+        raise ProductError(
+            "nothing_to_shorten", "Nothing was sent for this question yet, so there is no prompt to shorten. Try again."
+        )
+    return max(LEAST, used // PART)

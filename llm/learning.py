@@ -1,0 +1,240 @@
+"""What is learnt of a model's limits, each with its evidence: a window, a limit on images, how its server counts.
+
+Only proof is learnt: a refusal that names a limit, what the server itself says that it has, or three calls of growing
+length with the same count. An admin sees the evidence and can forget what was learnt.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from django.contrib.auth.models import AbstractUser
+from django.db import transaction
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+
+from audit.services import record
+from core.errors import ModelError
+from core.i18n import grouped
+from core.permissions import require_right
+from llm.models import UNKNOWN_WINDOW, Model
+from llm.services import (
+    LEARNT_IMAGES,
+    LEARNT_WINDOW,
+    clear_learnt_images,
+    clear_learnt_window,
+    found_of,
+    known_of,
+    shared_client,
+)
+from llm.truncation import (
+    GREATEST_RATIO,
+    LEAST_WINDOW,
+    CallReported,
+    ReportedCounts,
+    Sent,
+    Truncation,
+    TruncationSuspicion,
+    detect_truncation,
+    is_low,
+)
+from llm.types.model_call import Allocated, Usage
+
+SMALLEST_WINDOW = 256  # tokens, which a row must have
+
+EvidenceKind = Literal["refused", "served", "counted"]
+WindowSource = Literal["typed", "server", "refused", "served", "counted", "learnt", "known", "default"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a limit is believed. Stored as JSON.
+
+    `limit` is what was named or reported. `sent`: our counts of the prompts that it was learnt from, in tokens or, of a
+    limit on images, in images. `requested`: what the refusal says that it was sent. `server`: the software that said
+    it. `on`: when, as ISO 8601.
+    """
+
+    kind: EvidenceKind
+    limit: int
+    sent: tuple[int, ...]
+    on: str
+    requested: int | None = None
+    server: str = ""
+
+    @classmethod
+    def of(cls, stored: dict[str, Any]) -> "Evidence | None":
+        return cls(**{**stored, "sent": tuple(stored["sent"])}) if stored else None
+
+    @property
+    def day(self) -> str:
+        return date_format(timezone.localtime(datetime.fromisoformat(self.on)).date())
+
+
+def _now() -> str:
+    return timezone.now().isoformat(timespec="seconds")
+
+
+def _store_window(model: Model, window: int, evidence: Evidence) -> bool:
+    """Store a smaller window than the one in force, in the row and in memory; return whether it is smaller."""
+    window = max(SMALLEST_WINDOW, window)
+    with transaction.atomic():
+        row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
+        if row is None or window >= row.window:
+            return False
+        row.learnt_window, row.window_evidence = window, asdict(evidence)
+        row.save(update_fields=["learnt_window", "window_evidence"])
+    model.learnt_window, model.window_evidence = row.learnt_window, row.window_evidence
+    return True
+
+
+def names_the_window(refusal: ModelError, counted: int, answer: int) -> bool:
+    """Return whether the limit that a refusal names proves the model's window: it is below what was sent, and a model
+    could have so small a window.
+
+    `counted`: tokens of the prompt by our count; `answer`: the longest answer that was asked for beside it.
+    """
+    if refusal.limit is None or refusal.limit < SMALLEST_WINDOW or refusal.of_account:
+        return False
+    most = max(refusal.requested or 0, round(GREATEST_RATIO * counted), counted + answer)
+    return refusal.limit <= most
+
+
+def learn_refused_window(model: Model, refusal: ModelError, counted: int) -> bool:
+    """Learn the window that a refusal names; return whether it is smaller than the one in force.
+
+    The caller has asked `names_the_window`.
+    """
+    limit = refusal.limit
+    if limit is None:
+        return False
+    return _store_window(model, limit, Evidence("refused", limit, (counted,), _now(), requested=refusal.requested))
+
+
+def learn_served_window(model: Model, allocated: Allocated, counted: int) -> bool:
+    """Learn the window that a server says it has given the model; return whether it is smaller than before."""
+    if allocated.window is None:
+        return False
+    evidence = Evidence("served", allocated.window, (counted,), _now(), server=allocated.server)
+    return _store_window(model, max(LEAST_WINDOW, allocated.window), evidence)
+
+
+def learn_image_limit(model: Model, limit: int, sent: int) -> bool:
+    """Learn how many images a refusal allows, of a prompt that had `sent`; return whether that is fewer."""
+    if not 0 < limit < sent:
+        return False
+    evidence = asdict(Evidence("refused", limit, (sent,), _now()))
+    with transaction.atomic():
+        row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
+        if row is None or (row.image_limit is not None and row.image_limit <= limit):
+            return False
+        row.learnt_max_images, row.images_evidence = limit, evidence
+        row.save(update_fields=["learnt_max_images", "images_evidence"])
+    model.learnt_max_images, model.images_evidence = limit, evidence
+    return True
+
+
+@transaction.atomic
+def record_calls(model: Model, calls: list[CallReported]) -> None:
+    """Add what the provider reported of these calls to what is known of its counts, in the order they were made.
+
+    The row is locked, so that answers side by side keep each other's. Learns a window that three calls prove.
+    """
+    row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
+    if row is None or not calls:
+        return
+    counts = ReportedCounts.of(row.reported_counts)
+    for call in calls:
+        counts = counts.with_report(call)
+    row.reported_counts = counts.as_json()
+    row.save(update_fields=["reported_counts"])
+    if (proven := counts.proven_window()) is not None:
+        window, proof = proven
+        _store_window(model, window, Evidence("counted", window, tuple(counted for counted, _ in proof), _now()))
+
+
+async def check_truncation(
+    model: Model, sent: Sent, usage: Usage
+) -> tuple[Truncation | TruncationSuspicion | None, Allocated | None]:
+    """Return what a report of tokens means, and the window that the server says it has where it was asked.
+
+    The server is asked when it reports less than was sent, and only then.
+    """
+    counts = ReportedCounts.of(model.reported_counts)
+    if not is_low(counts, sent, usage):
+        return None, None
+    allocated = await shared_client(model.provider).allocated(model.name)
+    known = bool(model.tokenizer)
+    return detect_truncation(counts, sent, usage, tokenizer_known=known, allocated=allocated), allocated
+
+
+@transaction.atomic
+def forget_learnt(*, user: AbstractUser | None, model: Model) -> None:
+    """Forget the window, the limit on images and the counts that were learnt of a model."""
+    require_right(user, "change", model)
+    row = Model.objects.select_for_update(of=("self",)).get(pk=model.pk)
+    before = {"learnt_window": row.learnt_window, "learnt_max_images": row.learnt_max_images}
+    for each in (row, model):
+        clear_learnt_window(each)
+        clear_learnt_images(each)
+    row.save(update_fields=[*LEARNT_WINDOW, *LEARNT_IMAGES])
+    record(user=user, action="model.learnt_forgotten", row=model, name=str(model), changes=before)
+
+
+def window_source(model: Model) -> WindowSource:
+    """Return where the window in force comes from."""
+    if model.window < model.context_window:
+        evidence = Evidence.of(model.window_evidence)
+        return evidence.kind if evidence is not None else "learnt"
+    if "context_window" in model.set_by_hand:
+        return "typed"
+    if "context_window" in found_of(model):
+        return "server"
+    if model.context_window == UNKNOWN_WINDOW and "context_window" not in known_of(model):
+        return "default"
+    return "known"
+
+
+def window_words(model: Model) -> str:
+    """Return where the window in force comes from, for people."""
+    return source_words(window_source(model), Evidence.of(model.window_evidence))
+
+
+def source_words(source: str, evidence: Evidence | None = None) -> str:
+    """Return the words for a source of a window; with `evidence` of a learnt one."""
+    match source:
+        case "":
+            return ""  # of a report of an earlier version
+        case "profile":
+            return _("as the budget profile allows")
+        case "conversation":
+            return _("for this conversation alone, as its provider refused a longer prompt")
+        case "typed":
+            return _("typed by an admin")
+        case "server":
+            return _("as its server says")
+        case "known":
+            return _("known of this model")
+        case "default":
+            return _("assumed, as nothing is known")
+        case _:
+            return evidence_words(evidence)
+
+
+def evidence_words(evidence: Evidence | None) -> str:
+    """Return the evidence of a learnt limit as a part of a sentence."""
+    if evidence is None:
+        return _("learnt by an earlier version")
+    limit = grouped(evidence.limit)
+    match evidence.kind:
+        case "refused":
+            return _("learnt: refused on %(day)s, naming %(limit)s") % {"day": evidence.day, "limit": limit}
+        case "served":
+            return _("learnt: its server said on %(day)s that it has %(limit)s") % {"day": evidence.day, "limit": limit}
+    prompts = ", ".join(map(grouped, evidence.sent))
+    return _("learnt: on %(day)s it reported %(limit)s tokens of prompts of %(prompts)s") % {
+        "day": evidence.day,
+        "limit": limit,
+        "prompts": prompts,
+    }

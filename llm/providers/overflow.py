@@ -1,0 +1,190 @@
+"""Recognises a refusal of a prompt that is too long, and reads the limit that it names.
+
+Three ways, in this order: a known wording with a number, a known code or wording without one, and numbers alone. The
+last asks for our own count of the prompt: a refusal that names a number near it and a smaller one names what was sent
+and what is allowed, whatever its words are.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LEAST_LIMIT = 256  # tokens; a smaller number in a refusal is no window
+NEAR = 0.25  # share by which a server's count of a prompt may differ from ours
+LARGEST = 2**31 - 1  # what a column of the database holds
+LOOKED_AT = 4_000  # characters of a refusal
+
+_NUMBER = r"\(?(\d[\d,]*)"
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """A prompt was too long. `limit` and `requested`: tokens that the refusal names, if it does.
+
+    `of_account`: the limit is one of tokens a minute. It belongs to the account, not to the model's window.
+    """
+
+    limit: int | None = None
+    requested: int | None = None
+    of_account: bool = False
+
+
+# Wordings that name the limit as their first group.
+_LIMITS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"maximum context length (?:is|of):? {_NUMBER}",  # OpenAI, vLLM, DeepSeek, OpenRouter, Perplexity
+        rf"maximum context length:? {_NUMBER}",  # Fireworks
+        rf"maximum prompt length is {_NUMBER}",  # xAI
+        r"(?<!\d)\d+ tokens > (\d+) maximum",  # Anthropic
+        r"context limit:? \(?(?:i\.e\.? )?\d+ \+ \d+ > (\d+)",  # Anthropic, Bedrock; input and max_tokens together
+        rf"available context size {_NUMBER}",  # llama.cpp
+        r"with (\d+) maximum context length",  # Mistral
+        rf"maximum number of (?:input )?tokens allowed {_NUMBER}",  # Google
+        rf"only supports up to {_NUMBER}",  # Vertex
+        rf"maximum model length of {_NUMBER}",  # vLLM
+        rf"context length {_NUMBER}",  # vLLM, SGLang, Together
+        rf"context (?:length|window|size) (?:of|is)(?: only)? {_NUMBER}",  # LM Studio, DS4 and others
+        r"\bn_ctx\W{1,4}(\d+)",  # LM Studio, llama.cpp's bindings
+        r"`inputs` tokens \+ `max_new_tokens` must be <= (\d+)",  # TGI
+        r"`inputs` must have less than (\d+) tokens",  # Text Embeddings Inference
+        rf"exceeds the model's maximum of {_NUMBER} tokens",  # Jina
+        r"range of input length should be \[\d+, ?(\d+)\]",  # DashScope
+        rf"max(?:imum)? input tokens:? {_NUMBER}",  # Bedrock
+        rf"tokens in the prompt cannot exceed {_NUMBER}",  # Cohere
+        rf"model token limit:? {_NUMBER}",  # Kimi
+        rf"maximum allowed (?:input )?length (?:of )?{_NUMBER}",  # SGLang, Poolside
+        rf"input length \d+ exceeds the maximum length {_NUMBER}",  # Volcengine
+        rf"token count of \d+ exceeds the limit of {_NUMBER}",  # GitHub Copilot
+        rf"input tokens exceed the configured limit of {_NUMBER}",  # OpenAI, Azure
+        rf"max(?:imum)? sequence length (?:is |of )?{_NUMBER}",  # SambaNova, Cerebras
+        rf"prompt length \d+ exceeds (?:the )?max(?:imum)? (?:prompt |input )?length:? {_NUMBER}",  # Databricks
+    )
+)
+# Codes and wordings without a number, or with one that is no limit.
+_WORDS = re.compile(
+    r"context_length_exceeded|context_window_exceeded|contextwindowexceeded|exceed_context_size|request_too_large"
+    r"|prompt (?:is )?too long|(?:in|the )?prompt exceeds max length|input is too long|input length too long"
+    r"|exceeds? (?:the |this model'?s? |your )?(?:available |max(?:imum)? (?:allowed )?|model'?s? )*"
+    r"(?:context|prompt length|input length|sequence length)"
+    r"|context (?:size|length|window) (?:has been |was |is )?exceed(?:ed|s)|exceed context limit"
+    r"|input (?:\(\d+ tokens\) )?is too large to process"  # llama.cpp, of what it embeds and ranks
+    r"|(?:greater|longer) than the (?:model'?s )?context length"  # LM Studio, Together
+    r"|cannot truncate prompt with n_keep"  # LM Studio
+    r"|reduce the length of (?:the |your )?(?:messages|prompt|input)"  # Groq, Cerebras
+    r"|too many (?:input )?tokens in (?:the )?(?:prompt|request)|too many tokens: (?:size limit|total number)"  # Cohere
+    r"|input token count .{0,40}exceeds the maximum|too many input tokens"  # Google, Bedrock
+    r"|exceeded model token limit"  # Kimi
+    r"|range of input length should be"  # DashScope
+    r"|prompt ?超长|(?:输入|上下文|prompt).{0,6}长度.{0,6}超"  # GLM
+    r"|超(?:出|过).{0,6}(?:最大|上下文).{0,4}长度",
+    re.IGNORECASE,
+)
+_CODES = re.compile(r"(?:^|\s)1261(?:\s|$)")  # GLM
+_OF_ACCOUNT = re.compile(r"tokens per (?:min|minute|hour|day)\b|\btokens?/min|\bTP[MHD]\b")
+_ACCOUNT_LIMIT = re.compile(
+    rf"\blimit:? {_NUMBER}.{{0,80}}?\b(?:requested|request):? (?:about )?{_NUMBER}", re.IGNORECASE
+)
+
+# What numbers of a refusal say nothing about the prompt: times, amounts of other things, parts of names.
+_DATES = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?)?|\b\d{1,2}:\d\d(?::\d\d)?\b")
+_QUANTITY = re.compile(r"(?<![\w.\-#/])\d{1,3}(?:,\d{3})+(?![\w.\-/]*\d)|(?<![\w.,\-#/])\d+(?![\w\-/]|[.,:]\d)")
+_OTHER_UNIT = re.compile(
+    r"\W{0,2}(?:ms|s|sec|seconds?|minutes?|hours?|days?|px|pixels?|bytes?|[kmg]i?b|requests?|images?|characters?|chars?"
+    r"|tools?|functions?|messages?|items?|files?|pages?|dollars?|usd|%)\b",
+    re.IGNORECASE,
+)
+# A refusal about the answer is none of the prompt's length, unless it speaks of the prompt, too; one about something
+# else is none, unless it counts tokens.
+_OF_ANSWER = re.compile(
+    r"max_tokens|max_completion_tokens|max_output_tokens|max_new_tokens|num_predict|output tokens|completion tokens"
+    r"|budget_tokens|thinking budget",
+    re.IGNORECASE,
+)
+_OF_PROMPT = re.compile(
+    r"\bprompt|\binput|context|\bn_ctx|\bn_keep|sequence|history|\bconversation|messages", re.IGNORECASE
+)
+_OF_OTHERS = re.compile(
+    r"temperature|top_p|top_k|penalty|\bseed\b|logit_bias|n_probs|logprobs"
+    r"|\bimages?\b|pixel|dimension|resolution|\bbytes?\b|megabytes?|\bcharacters?\b|string_above"
+    r"|requests per|\bRPM\b|\bRPD\b|expire|deprecat|retire|version|\bdate\b|timestamp|\bport\b|tool_call|\btools?\b",
+    re.IGNORECASE,
+)
+_OF_TOKENS = re.compile(r"\btokens?\b|context|\bprompt\b|\bn_ctx", re.IGNORECASE)
+_AT_LIMIT = re.compile(
+    r"(?:limit|max(?:imum)?|at most|up to|only|allow(?:s|ed)?|exceed(?:s|ed)?|greater than|larger than|longer than"
+    r"|more than|window|capacity|context(?: size| length)?|n_ctx|>=?|<=?)\W{0,3}(?:\w+\W{1,3}){0,3}$",
+    re.IGNORECASE,
+)
+_IS_LIMIT = re.compile(
+    r"^\W{0,2}(?:tokens?\W{0,2})?(?:\(?(?:max(?:imum)?|limit|allowed|at most)|are allowed|is the (?:limit|max))",
+    re.IGNORECASE,
+)
+
+
+def known_overflow(names: str, message: str, *, n_ctx: int | None = None, status: int | None = None) -> Overflow | None:
+    """Return what a refusal in a known wording says; None where it is no overflow, or in no known wording.
+
+    `names`: the machine-readable code and type. `n_ctx`: the window as a member of the error (llama.cpp).
+    """
+    message = message[:LOOKED_AT]
+    if (account := _account_overflow(message)) is not None:
+        return account
+    for pattern in _LIMITS:
+        if named := pattern.search(message):
+            return Overflow(n_ctx or _value(named[1]))
+    if _WORDS.search(f"{names} {message}") or _CODES.search(names):
+        return Overflow(n_ctx)
+    # A server or proxy that says no more than this (Cerebras, nginx) has been sent too much.
+    return Overflow(n_ctx) if status == 413 else None
+
+
+def _account_overflow(message: str) -> Overflow | None:
+    """Return the limit of tokens a minute that one request alone is above; None where waiting helps."""
+    if _OF_ACCOUNT.search(message) and (named := _ACCOUNT_LIMIT.search(message)):
+        limit, requested = _value(named[1]), _value(named[2])
+        if limit is not None and requested is not None and requested > limit:
+            return Overflow(limit, requested, of_account=True)
+    return None
+
+
+def overflow_by_numbers(message: str, counted: int) -> Overflow | None:
+    """Return what the numbers of a refusal say, of a prompt of `counted` tokens by our count.
+
+    One number must be near our count and another be smaller than it. The limit is taken from the words around it; where
+    they do not tell which of several numbers it is, none is named.
+    """
+    message = message[:LOOKED_AT]
+    if _OF_ACCOUNT.search(message):
+        return None
+    if _OF_ANSWER.search(message) and not _OF_PROMPT.search(message):
+        return None
+    if _OF_OTHERS.search(message) and not _OF_TOKENS.search(message):
+        return None
+    text = _DATES.sub(lambda date: " " * len(date[0]), message)
+    numbers = list(_numbers(text))
+    near = [value for value, _ in numbers if abs(value - counted) <= NEAR * counted]
+    if not near:
+        return None
+    requested = max(near)
+    smaller = {value: stated for value, stated in sorted(numbers) if LEAST_LIMIT <= value < requested}
+    if not smaller:
+        return None
+    stated = [value for value, at_limit in smaller.items() if at_limit]
+    candidates = stated or list(smaller)
+    return Overflow(candidates[0] if len(candidates) == 1 and stated else None, requested)
+
+
+def _numbers(text: str) -> Iterator[tuple[int, bool]]:
+    """Yield each number that may count tokens, and whether its words call it a limit."""
+    for match in _QUANTITY.finditer(text):
+        value = _value(match[0])
+        if value is None or _OTHER_UNIT.match(text, match.end()):
+            continue
+        before, after = text[max(0, match.start() - 60) : match.start()], text[match.end() : match.end() + 30]
+        yield value, bool(_AT_LIMIT.search(before) or _IS_LIMIT.search(after))
+
+
+def _value(digits: str) -> int | None:
+    value = int(digits.replace(",", "")[:12])
+    return value if 0 < value <= LARGEST else None

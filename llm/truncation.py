@@ -1,0 +1,245 @@
+"""Decides whether a server read less of a prompt than it was sent (docs/context.md, “What was read”).
+
+Counts alone prove nothing: servers report only what their cache did not hold, divide characters by four, or have a
+vocabulary that needs fewer tokens. So a low count is a suspicion, and only the server's own window makes it a proof.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from llm.types.model_call import Allocated, Usage
+
+Script = Literal["latin", "cjk", "other"]
+
+SUSPECTED_BELOW = 0.6  # share of our count
+MISSING_AT_LEAST = 300  # tokens; less may be a matter of templates
+PLAUSIBLE = 256  # tokens; a server that says it read fewer has not counted
+LOW = 0.97  # share of our count; a server that read less is asked for its window
+LEAST_RATIO, GREATEST_RATIO = 0.5, 2.0  # tokens of a server for one of ours
+UNKNOWN_RATIO = 0.7  # of a vocabulary that nobody knows; the thriftiest that was measured has 0.82, for Chinese
+REPORTS_KEPT = 20  # of each script, and of the newest calls
+FEW_TOOLS = 5  # definitions of less than a fifth of the texts say little about how a server writes them
+MOSTLY = 0.8  # share of a prompt from which its count says something of one script
+READ_WHOLE = 0.85  # share of our count from which a prompt counts as read whole
+
+# The three-call proof.
+SAME_COUNT = 0.01
+GROWTH = 1.2
+CALLS = 3
+LEAST_WINDOW = 2_048  # tokens; no server in use has less, so a smaller count is none of a window
+
+_LOOKED_AT = 16_000  # characters of a prompt that are looked at for its scripts
+_CJK = re.compile(
+    "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+)
+_LATIN = re.compile("[A-Za-z\\s!-/:-@\\[-`{-~\u00c0-\u024f\u1e00-\u1eff\u2000-\u206f]")
+_CHARACTERS_PER_TOKEN: Mapping[Script, int] = {"latin": 4, "cjk": 1, "other": 2}  # roughly, to weigh the scripts
+LATIN: Mapping[Script, float] = {"latin": 1.0}
+
+
+def script_shares(texts: Sequence[str]) -> Mapping[Script, float]:
+    """Return the share of each script in the tokens of the texts, judged by samples of them.
+
+    Digits, and what no alphabet has, such as emoji, are `other`: they are counted differently everywhere.
+    """
+    step = max(1, len(texts) // 400)
+    looked_at = texts[::step]
+    most = _LOOKED_AT // max(1, len(looked_at))
+    characters: dict[Script, int] = {"latin": 0, "cjk": 0, "other": 0}
+    for text in looked_at:
+        sample = text[:most]
+        cjk, latin = len(_CJK.findall(sample)), len(_LATIN.findall(sample))
+        characters["cjk"] += cjk
+        characters["latin"] += latin
+        characters["other"] += len(sample) - cjk - latin
+    weights = {script: count / _CHARACTERS_PER_TOKEN[script] for script, count in characters.items()}
+    total = sum(weights.values())
+    return {script: weight / total for script, weight in weights.items() if weight} if total else LATIN
+
+
+class Sent(NamedTuple):
+    """The tokens of one call by our count: `texts` without images and replayed reasoning, `tools` their definitions.
+
+    `plain`: there was nothing else. `scripts`: see `script_shares`.
+    """
+
+    texts: int
+    tools: int = 0
+    plain: bool = True
+    scripts: Mapping[Script, float] = LATIN
+
+    @property
+    def total(self) -> int:
+        return self.texts + self.tools
+
+    @property
+    def script(self) -> Script | None:
+        """The script of nearly all of it; None of a mixture."""
+        return next((script for script, share in self.scripts.items() if share >= MOSTLY), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """A proven cut: the server's window is smaller than the prompt, and it `read` only part of the `sent` tokens."""
+
+    read: int
+    sent: int
+    window: int
+    server: str
+
+    @property
+    def missing(self) -> int:
+        return max(0, self.sent - self.read)
+
+
+@dataclass(frozen=True, slots=True)
+class TruncationSuspicion:
+    """A count that is too low to be explained, which proves nothing. Tokens: `reported` with what was cached."""
+
+    reported: int
+    sent: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedCounts:
+    """What a model's server has reported of its newest calls; stored as JSON with the model.
+
+    `scripts`: pairs of our count and the server's, of prompts that were nearly all in one script. `calls`: the newest
+    calls, oldest first, each as our count and the reported one with what was cached. `largest_whole`: our count of the
+    largest prompt that was read whole.
+    """
+
+    scripts: Mapping[Script, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    calls: Sequence[tuple[int, int]] = ()
+    largest_whole: int = 0
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> "ReportedCounts":
+        scripts: dict[Script, Sequence[tuple[int, int]]] = {
+            name: [(counted, reported) for counted, reported in stored.get("scripts", {}).get(name, ())]
+            for name in ("latin", "cjk", "other")
+        }
+        calls = [(counted, reported) for counted, reported in stored.get("calls", ())]
+        return cls(scripts, calls, stored.get("largest_whole", 0))
+
+    def as_json(self) -> dict[str, Any]:
+        scripts = {name: list(pairs) for name, pairs in self.scripts.items() if pairs}
+        return {"scripts": scripts, "calls": list(self.calls), "largest_whole": self.largest_whole}
+
+    def ratio(self, scripts: Mapping[Script, float]) -> float | None:
+        """Return the server's tokens for one of ours in a text of these scripts; None where most of it is in one of
+        which nothing was reported.
+
+        Of each script the least that was reported, and never above 1: Latin letters write languages of which a
+        vocabulary makes more tokens or fewer, and a switch between them is no cut.
+        """
+        ratios = {script: self._least(script) for script in scripts}
+        if sum(share for script, share in scripts.items() if ratios[script] is not None) <= 0.5:
+            return None
+        return sum(share * (ratios[script] or 1.0) for script, share in scripts.items())
+
+    def _least(self, script: Script) -> float | None:
+        reported = [read / counted for counted, read in self.scripts.get(script, ()) if counted]
+        return max(LEAST_RATIO, min(1.0, *reported)) if reported else None
+
+    def with_report(self, report: "CallReported") -> "ReportedCounts":
+        """Return these with one more call, which was not seen to be cut."""
+        sent, read = report.sent, report.read
+        scripts, largest = {**self.scripts}, self.largest_whole
+        telling = sent.plain and read >= PLAUSIBLE and sent.tools * FEW_TOOLS <= sent.texts
+        if telling and not report.doubted and sent.script is not None:
+            scripts[sent.script] = [*self.scripts.get(sent.script, ()), (sent.total, read)][-REPORTS_KEPT:]
+        if read >= max(PLAUSIBLE, READ_WHOLE * (self.ratio(sent.scripts) or 1.0) * sent.texts):
+            largest = max(largest, sent.total)
+        calls = [*self.calls, (sent.total, report.reported)][-REPORTS_KEPT:]
+        return ReportedCounts(scripts, calls, largest)
+
+    def proven_window(self) -> tuple[int, Sequence[tuple[int, int]]] | None:
+        """Return a window that the newest calls prove, and the calls that do; None where they prove none.
+
+        At least three calls have the same reported count, within 1 %, though each prompt was at least 20 % longer than
+        the one before by our count, and nothing larger was reported since the first of them. It is none where a much
+        longer prompt was read whole before.
+        """
+        for start in range(len(self.calls) - CALLS, -1, -1):
+            proof = _same_counts(self.calls[start:])
+            if proof is not None:
+                window = max(reported for _, reported in proof)
+                return (window, proof) if window >= READ_WHOLE * self.largest_whole else None
+        return None
+
+
+def _same_counts(calls: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]] | None:
+    """Return the calls that repeat the first one's count while the prompts grow, or None."""
+    proof = [calls[0]]
+    most = calls[0][1] * (1 + SAME_COUNT)
+    for counted, reported in calls[1:]:
+        if reported > most:
+            return None
+        same = abs(reported - calls[0][1]) <= SAME_COUNT * calls[0][1]
+        if same and counted >= GROWTH * proof[-1][0]:
+            proof.append((counted, reported))
+    grown = len(proof) >= CALLS and calls[0][1] >= LEAST_WINDOW
+    return proof if grown and most < proof[-1][0] else None
+
+
+@dataclass(frozen=True, slots=True)
+class CallReported:
+    """One call: what was sent, and how many tokens the provider says that it read. `doubted`: less than it was sent."""
+
+    sent: Sent
+    usage: Usage
+    doubted: bool = False
+
+    @property
+    def reported(self) -> int:
+        """With what was cached, whether or not the provider counts that as a part of the prompt."""
+        return self.usage.input + self.usage.cached_input
+
+    @property
+    def read(self) -> int:
+        """With or without what was cached, whichever is nearer to our count."""
+        total = self.sent.total
+        return min(self.usage.input, self.reported, key=lambda tokens: abs(tokens - total))
+
+
+def is_low(counts: ReportedCounts, sent: Sent, usage: Usage) -> bool:
+    """Return whether the server reports less than was sent, so that it is worth asking for its window."""
+    expected = sent.total * (counts.ratio(sent.scripts) or 1.0)
+    reported = usage.input + usage.cached_input
+    return PLAUSIBLE <= reported < LOW * expected and expected - reported >= MISSING_AT_LEAST
+
+
+def detect_truncation(
+    counts: ReportedCounts,
+    sent: Sent,
+    usage: Usage,
+    *,
+    tokenizer_known: bool,
+    allocated: Allocated | None = None,
+) -> Truncation | TruncationSuspicion | None:
+    """Return what a report of fewer tokens than were sent means; None where counting can explain it.
+
+    `tokenizer_known`: our counts are by the model's own tokenizer. `allocated`: the window that the server says it has.
+    """
+    if not is_low(counts, sent, usage):
+        return None
+    ratio = counts.ratio(sent.scripts)
+    reported = usage.input + usage.cached_input
+    expected = round(sent.total * (ratio or 1.0))
+    if allocated is not None and allocated.window is not None:
+        window = allocated.window
+        if window >= expected:
+            return None  # a window with room for all is no reason to cut
+        least = sent.total * (ratio or (1.0 if tokenizer_known else UNKNOWN_RATIO))
+        if usage.input <= window and (window < least * LOW or reported < LEAST_RATIO * expected):
+            return Truncation(reported, expected, window, allocated.server)
+        return TruncationSuspicion(reported, sent.total)
+    # Of tools nothing is expected: some servers do not write them into the prompt.
+    low = reported < SUSPECTED_BELOW * (ratio or 1.0) * sent.texts
+    short = (ratio or 1.0) * sent.texts - reported >= MISSING_AT_LEAST
+    if tokenizer_known and low and short and sent.total >= counts.largest_whole:
+        return TruncationSuspicion(reported, sent.total)
+    return None
