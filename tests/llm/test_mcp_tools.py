@@ -313,9 +313,8 @@ TALKING = f"import sys; print('boom: {SECRET} and sk-abcdefghijklmnop', file=sys
         ("true", "tool_server_ended", "ended with code 0"),
         (f'{sys.executable} -c "{TALKING}"', "tool_server_ended", "ended with code 3"),
         ("echo hello", "tool_server_ended", "ended with code 0"),
-        ("cat", "tool_server_error", "answers, but with an error: “Method not found”"),
     ],
-    ids=["missing", "rights", "ends", "talks", "echo", "cat"],
+    ids=["missing", "rights", "ends", "talks", "echo"],
 )
 async def test_the_cause_that_a_process_is_no_tool_server_is_for_the_administrator(
     command: str, code: str, advice: str
@@ -327,6 +326,14 @@ async def test_the_cause_that_a_process_is_no_tool_server_is_for_the_administrat
     assert str(failure.value) == "The tool server nobody cannot be reached or broke off. Go on without."
     if "boom" in command:
         assert "It wrote last: “boom: … and …”" in failure.value.advice
+
+
+async def test_a_process_that_answers_with_an_error_is_quoted() -> None:
+    # `cat` sends each request back, which the package then refuses as one that it does not know.
+    with pytest.raises(ServerFailed, match="nobody refused: Method not found") as failure:
+        await tools_of(Server("nobody", command="cat"))
+    assert failure.value.code == "tool_server_error"
+    assert failure.value.advice == "nobody answers, but with an error: “Method not found”."
 
 
 @pytest.mark.parametrize(
