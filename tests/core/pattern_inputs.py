@@ -4,6 +4,7 @@ Run as a program it reads patterns as JSON from its standard input, and tries ea
 `CPU_SECONDS` for each input. It writes the names of those whose process the system ended, and of those that failed.
 """
 
+import importlib
 import json
 import os
 import re
@@ -12,10 +13,11 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from re import _constants as codes  # they have no public name
-from re import _parser as parser
 from typing import Any
 
+# They have no public name, and no types.
+codes: Any = importlib.import_module("re._constants")
+parser: Any = importlib.import_module("re._parser")
 # A pattern that is linear needs milliseconds for all of its inputs; one that is quadratic needs, for the largest, some
 # ten seconds, one that is cubic for 16,000 characters hours.
 SIZES = (2_000, 16_000, 128_000)
