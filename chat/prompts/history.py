@@ -26,7 +26,7 @@ from files.models import File, FileText
 from files.services import store_tokens, tokens_of
 from llm.models import Model
 from llm.providers import wanted_in_later_turns
-from llm.providers.call_ids import json_object
+from llm.step_filters.valid_calls import json_object
 from llm.tokens import Tokenizer
 from llm.types.model_call import ReasoningState, ToolCall
 from personas.texts import BUILT_IN, Texts

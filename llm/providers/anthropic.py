@@ -18,9 +18,10 @@ from aiohttp import ClientResponse
 
 from core.errors import ModelError
 from llm.providers import EFFORTS, errors
-from llm.providers.call_ids import CallIds, json_object
+from llm.providers.call_ids import CallIds, has_own_ids
 from llm.providers.connection import Connection
-from llm.providers.streaming import HttpClient, StepReader, members, named, parse, tokens
+from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, named, parse, tokens
+from llm.step_filters.valid_calls import is_plain, json_object
 from llm.types.model_call import (
     Changed,
     FinishReason,
@@ -45,6 +46,9 @@ _THINKING = ("thinking", "redacted_thinking")
 _THINKS_ALWAYS = re.compile(r"claude-\w+-(?:5[-.][1-9]|[6-9])(?:\b|-)")
 _THINKS_BETWEEN_TOOLS = re.compile(r"claude-sonnet-5[-.]5")  # the least that it can be asked for
 _REASONS: dict[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "stop": "stop",  # of gateways that translate from OpenAI's protocol
     "max_tokens": "length",
     "model_context_window_exceeded": "context_window",
     "tool_use": "tool_calls",
@@ -146,7 +150,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         "model": request.model,
         "messages": _Messages(request.cache_points).of(request.messages[leading:], leading),
         "max_tokens": request.max_output or request.left or UNPLANNED_OUTPUT,
-        "stream": True,
+        "stream": request.streaming,
     }
     if system := _system(request.messages[:leading], request.cache_points):
         body["system"] = system
@@ -260,7 +264,7 @@ class _Messages:
             self._wire[-1]["content"] += blocks
 
     def _answer(self, message: Message) -> list[Block]:
-        if message.reasoning is not None:
+        if message.reasoning is not None and _can_go_back(message):
             self._ids.keep(message)
             return list(message.reasoning.items)
         return _text(message.text) + [self._call(call) for call in message.tool_calls]
@@ -276,6 +280,15 @@ class _Messages:
     def _result(self, message: Message) -> Block:
         answered = self._ids.of_result(message.tool_call_id or "")
         return {"type": "tool_result", "tool_use_id": answered, "content": message.text or NOTHING}
+
+
+def _can_go_back(message: Message) -> bool:
+    """Whether its blocks can be sent as they came: their calls are those of the message, and no server refuses them."""
+    blocks = message.reasoning.items if message.reasoning is not None else ()
+    calls = [block for block in blocks if block["type"] == "tool_use"]
+    if [block["id"] for block in calls] != [call.id for call in message.tool_calls] or not has_own_ids(message):
+        return False
+    return all(is_plain(block["name"]) for block in calls)
 
 
 def _text(text: str) -> list[Block]:
@@ -297,6 +310,8 @@ def _images(message: Message) -> list[Block]:
 
 
 class AnthropicReader(StepReader):
+    replays_text = True
+
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
         self._reason: str | None = None
@@ -329,6 +344,13 @@ class AnthropicReader(StepReader):
                 raise errors.from_event(event, self._api_key)
         return []  # pings, ends of blocks, and what future versions of the protocol add
 
+    def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
+        self._count(answer.get("usage"))
+        self._diagnose(answer)
+        for index, block in enumerate(answer["content"]):
+            yield from self._block({"index": index, "content_block": block})
+        self._reason, self.done = answer.get("stop_reason"), True
+
     def _block(self, event: dict[str, Any]) -> Iterator[StepEvent]:
         block = event["content_block"]
         own = block["type"] == "tool_use"  # others are of tools that run at the provider
@@ -340,6 +362,8 @@ class AnthropicReader(StepReader):
             yield from self._piece(event["index"], json.dumps(block["input"]))
         elif block["type"] == "text" and block.get("text"):
             yield TextDelta(block["text"])
+        elif block["type"] == "thinking" and block.get("thinking"):
+            yield ReasoningDelta(block["thinking"])
 
     def _delta(self, event: dict[str, Any]) -> Iterator[StepEvent]:
         delta, place = event["delta"], event["index"]
@@ -376,8 +400,17 @@ class AnthropicReader(StepReader):
     def _close(self) -> Iterator[StepEvent]:
         usage = self._usage()
         told = "cache_read_input_tokens" in self._counts
-        reason, reasoning = _REASONS.get(self._reason or "", "stop"), self._reasoning(usage)
-        yield StepFinished(reason, usage, reasoning, cache_told=told, answer=self._answer, changed=self._changed)
+        reason = _REASONS.get(self._reason or "end_turn", "other")
+        detail = (self._reason or "")[:LONGEST_DETAIL] if reason == "other" else ""
+        yield StepFinished(
+            reason,
+            usage,
+            self._reasoning(usage),
+            detail,
+            cache_told=told,
+            answer=self._answer,
+            changed=self._changed,
+        )
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
         """The whole content as it came: a signature covers what stood before it too."""
