@@ -8,6 +8,7 @@ from django.conf import settings as django_settings
 from django.db import connection
 from django.test.utils import override_settings, setup_databases
 from django.utils.translation import override
+from psycopg.sql import SQL, Identifier
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
@@ -17,6 +18,7 @@ from llm.models import Model, Provider
 from llm.services import save_provider
 from personas.models import BudgetProfile, SystemPrompt
 from personas.services import save_prompt, set_default_profile
+from scripts.services import migrated_database
 from tests.application import Application, working
 from tests.product import Caller, Product, Server, database_url, running
 from tests.scripted_model import ScriptedModel
@@ -73,22 +75,27 @@ def django_db_setup(
 ) -> None:
     """The test database, also for tests without the django_db mark. It goes with the server it is on."""
     with django_db_blocker.unblock():
-        _migrated_once()
+        _create_test_database()
 
 
-def _migrated_once() -> None:
-    """Migrating takes ten seconds of processor; the first of the test processes does it, the others copy the result."""
+def _create_test_database() -> None:
+    """Copy the migrated database. A server without one gets one by migrating."""
+    name = connection.creation._get_test_db_name()  # type: ignore[attr-defined]  # the stubs lack it
+    migrated, test = Identifier(migrated_database()), Identifier(name)
     with connection._nodb_cursor() as server:
         server.execute("SELECT pg_advisory_lock(1)")  # until the cursor's connection closes
-        server.execute("SELECT FROM pg_database WHERE datname = 'migrated'")
-        there = server.fetchone() is not None
-        if there:
-            connection.settings_dict["TEST"]["TEMPLATE"] = "migrated"
-        setup_databases(verbosity=0, interactive=False)
-        if not there:
+        server.execute("SELECT FROM pg_database WHERE datname = %s", [migrated_database()])
+        if server.fetchone() is None:
+            setup_databases(verbosity=0, interactive=False)
             connection.close()
-            connection.close_pool()  # type: ignore[attr-defined]  # what is in use cannot be copied; the stubs know no pool
-            server.execute(f'CREATE DATABASE migrated TEMPLATE "{connection.settings_dict["NAME"]}"')
+            connection.close_pool()  # type: ignore[attr-defined]  # a database in use cannot be copied; the stubs know no pool
+            server.execute(SQL("CREATE DATABASE {} TEMPLATE {}").format(migrated, test))
+            return
+        server.execute(SQL("DROP DATABASE IF EXISTS {}").format(test))
+        server.execute(SQL("CREATE DATABASE {} TEMPLATE {}").format(test, migrated))
+    connection.close()
+    connection.close_pool()  # type: ignore[attr-defined]  # as above
+    django_settings.DATABASES[connection.alias]["NAME"] = connection.settings_dict["NAME"] = name
 
 
 @pytest.fixture(scope="session")
