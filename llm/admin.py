@@ -209,6 +209,11 @@ def suggestion(model: Model) -> str:
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
+PROOFS = {  # of what answers teach, see `llm.services.learn_fact`
+    "whole_answers": gettext_lazy("It refused to stream on %(day)s."),
+    "untagged_reasoning": gettext_lazy("Its reasoning came without an opening tag on %(day)s."),
+    "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and took this one."),
+}
 IN_USE = ("is_default", "counting", "was_read", "learnt_window", "token_ratio", "ratio_samples")
 
 
@@ -231,16 +236,17 @@ class ModelRowAdmin(RowAdmin):
     list_select_related = ("provider", "fallback")
     autocomplete_fields = ("fallback",)
     search_fields = ("name", "provider__name")
-    actions_detail = ("make_default", "take_found")
+    actions_detail = ("make_default", "take_found", "forget_learnt")
     readonly_fields = (
         *("known", "what_was_found", "is_default", "learnt_window", "token_ratio", "ratio_samples"),
-        *("counting", "was_read"),
+        *("counting", "was_read", "was_learnt"),
     )
     fieldsets = (
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
         ("Room", {"fields": ("context_window", "max_output", "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "reasoning", "several_system_messages")}),
-        ("Reasoning", {"fields": ("efforts", "effort")}),
+        ("Reasoning", {"fields": ("efforts", "effort", "own_effort")}),
+        ("How its server deviates", {"fields": ("written_calls", "whole_answers", "untagged_reasoning", "was_learnt")}),
         ("Price in US dollars a million tokens", {"fields": PRICES}),
         ("Found at the provider", {"fields": ("what_was_found",)}),
         ("In use", {"fields": IN_USE}),
@@ -310,6 +316,16 @@ class ModelRowAdmin(RowAdmin):
         ]
         return render_to_string("admin/llm/model/found.html", {"model": model, "rows": rows})
 
+    @display(description="Learnt from its answers")
+    def was_learnt(self, model: Model) -> str:
+        if not model.learnt_on:
+            return _("Nothing.")
+        return " ".join(
+            str(PROOFS[name]) % {"day": date_format(date.fromisoformat(day))}
+            for name, day in model.learnt_on.items()
+            if name in PROOFS
+        )
+
     @display(description="Counting of tokens")
     def counting(self, model: Model) -> str:
         if model.tokenizer:
@@ -376,6 +392,18 @@ class ModelRowAdmin(RowAdmin):
         model = self.row(request, object_id)
         model_facts.take_found(user=acting(request), model=model)
         return self.back(request, model, f"{model} is now as its provider says.")
+
+    @confirmed(
+        "Forget what was learnt",
+        icon="restart_alt",
+        ask="Forget what was learnt from the model's answers?",
+        explain="Whether it streams, how its reasoning begins, and with which effort titles are written. The next "
+        "answers teach it anew where it still holds.",
+    )
+    def forget_learnt(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        model = self.row(request, object_id)
+        services.forget_facts(user=acting(request), model=model)
+        return self.back(request, model, f"What was learnt from answers of {model} is forgotten.")
 
 
 @admin.register(WebSearch)

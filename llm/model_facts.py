@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any
@@ -21,8 +22,20 @@ from llm.discovery.servers import Discovery, discover
 from llm.discovery.shapes import Facts
 from llm.models import Model, Provider
 from llm.providers import DEFAULT_BASE_URLS
-from llm.services import FOLLOWED, found_of, known_of, new_client
-from llm.types.model_call import Message, ModelRequest, ReasoningDelta, ToolCallStarted, ToolDefinition
+from llm.services import FOLLOWED, LearntFact, found_of, known_of, learn_fact, new_client
+from llm.step_filters.written_calls import parse_calls
+from llm.types.model_call import (
+    STREAM,
+    Message,
+    ModelRequest,
+    ParametersLeftOut,
+    ReasoningDelta,
+    StepEvent,
+    TextBecameReasoning,
+    TextDelta,
+    ToolCallStarted,
+    ToolDefinition,
+)
 
 RETIRES_SOON = timedelta(days=30)
 TRY_SECONDS = 60.0  # a model may have to be loaded first
@@ -60,16 +73,19 @@ def read(provider: Provider, *, names: Collection[str] | None = None, trying: bo
     for model in models:
         said = dict(discovery.facts.get(model.name, {}))
         if trying and discovery.answered and _untold(model, said) and (tried := try_out(model)) is not None:
-            said |= {**tried, TRIED_ON: timezone.localdate().isoformat()}
+            said |= {**tried.facts, TRIED_ON: timezone.localdate().isoformat()}
+            for fact in tried.proven:
+                learn_fact(model, fact, value=True)
         if said:
             spoken_of.append(_follow(model, said, discovery.source or "one call of a tool"))
     return spoken_of
 
 
 def _untold(model: Model, said: Facts) -> bool:
-    """Whether nobody but an earlier trial says that the model calls tools, or does not."""
-    told = "tools" in said or ("tools" in known_of(model) and TRIED_ON not in model.found)
-    return not told and "tools" not in model.set_by_hand
+    """Whether nobody but an earlier trial says that the model calls tools, or does not; or in which form."""
+    if "tools" in model.set_by_hand:
+        return model.tools and "written_calls" not in model.set_by_hand
+    return not ("tools" in said or ("tools" in known_of(model) and TRIED_ON not in model.found))
 
 
 @transaction.atomic
@@ -106,30 +122,60 @@ def take_found(*, user: AbstractUser, model: Model) -> None:
     _take(row, found)
 
 
-def try_out(model: Model) -> Facts | None:
-    """Whether it calls a tool when it is asked to, and if it reasons then; None where its server gave no answer."""
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one small call shows of a model: `facts` of the row, and deviations of its server that it has `proven`."""
+
+    facts: Facts
+    proven: tuple[LearntFact, ...] = ()
+
+
+def try_out(model: Model) -> Trial | None:
+    """Whether it calls a tool when it is asked to, in which form, and if it reasons then; None where its server gave no
+    answer."""
     words = Message("user", "Call the tool `ready` now, without any arguments. Write nothing else.")
     request = ModelRequest(
-        model.name, (words,), TRY_TOKENS, tools=(TRIED,), window=model.window, left=max(1, model.window - TRY_TOKENS)
+        model.name,
+        (words,),
+        TRY_TOKENS,
+        tools=(TRIED,),
+        window=model.window,
+        left=max(1, model.window - TRY_TOKENS),
+        streaming=not model.whole_answers,
+        untagged_reasoning=model.untagged_reasoning,
     )
 
-    async def call() -> Facts:
+    async def call() -> list[StepEvent]:
         client = new_client(model.provider)
         try:
             async with asyncio.timeout(TRY_SECONDS):
-                kinds = {type(event) async for event in client.stream(request)}
+                return [event async for event in client.stream(request)]
         finally:
             await client.close()
-        reasons: Facts = {"reasoning": True} if ReasoningDelta in kinds else {}
-        return {"tools": ToolCallStarted in kinds, **reasons}
 
     try:
-        return asyncio.run(call())
+        return _shown(asyncio.run(call()))
     except TimeoutError:
         return None
     except ModelError as error:
         # It refuses tools, or does not answer at all.
-        return {"tools": False} if error.code == "bad_model_request" else None
+        return Trial({"tools": False}) if error.code == "bad_model_request" else None
+
+
+def _shown(events: Sequence[StepEvent]) -> Trial:
+    text, proven, kinds = "", list[LearntFact](), {type(event) for event in events}
+    for event in events:
+        if isinstance(event, TextDelta):
+            text += event.text
+        elif isinstance(event, TextBecameReasoning):
+            text = ""
+            proven.append("untagged_reasoning")
+        elif isinstance(event, ParametersLeftOut) and STREAM in event.names:
+            proven.append("whole_answers")
+    written = ToolCallStarted not in kinds and bool(parse_calls(text, {TRIED.name})[1])
+    reasons: Facts = {"reasoning": True} if kinds & {ReasoningDelta, TextBecameReasoning} else {}
+    facts = {"tools": written or ToolCallStarted in kinds, "written_calls": written, **reasons}
+    return Trial(facts, tuple(proven))
 
 
 def read_all() -> None:
@@ -169,6 +215,7 @@ ABILITIES = {  # whether a model lacks it or has it
     "vision": (gettext_lazy("no vision"), gettext_lazy("vision")),
     "tools": (gettext_lazy("no tools"), gettext_lazy("tools")),
     "reasoning": (gettext_lazy("no reasoning"), gettext_lazy("reasoning")),
+    "written_calls": ("", gettext_lazy("tool calls written as text")),
 }
 
 
@@ -177,7 +224,8 @@ def in_words(known: dict[str, Any]) -> str:
     words = [text.format(known[name]) for name, text in IN_WORDS.items() if known.get(name) is not None]
     if known.get("efforts"):
         words.append(_("efforts of reasoning: %(names)s") % {"names": ", ".join(known["efforts"])})
-    words += [str(ABILITIES[name][known[name]]) for name in ABILITIES if known.get(name) is not None]
+    abilities = [str(ABILITIES[name][known[name]]) for name in ABILITIES if known.get(name) is not None]
+    words += [ability for ability in abilities if ability]
     if known.get("retires_on") is not None:
         words.append(_("to be retired on %(day)s") % {"day": date_format(known["retires_on"])})
     return ", ".join(words)

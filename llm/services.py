@@ -7,13 +7,14 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import F
+from django.utils import timezone
 
 from audit.services import record, record_saved, stored
 from core.background import on_database
@@ -40,6 +41,7 @@ UNKNOWN: dict[str, Any] = {
     "tools": False,
     "reasoning": False,
     "efforts": [],
+    "written_calls": False,
 }
 FOLLOWED = (*UNKNOWN, "retires_on")  # what a provider can say of a model
 RATIO_BOUNDS = (0.5, 2.0)
@@ -267,6 +269,7 @@ def store_model(
     """
     require_store(user, model)
     model.set_by_hand = sorted({*model.set_by_hand, *typed} & UNKNOWN.keys() - {*left_empty})
+    model.learnt_on = {name: day for name, day in model.learnt_on.items() if name not in typed}
     if {"provider", "name"} & {*typed}:  # it is another model now
         model.found, model.found_at, model.retires_on = {}, None, None
     found = fill_from_known(model, left_empty)
@@ -356,6 +359,34 @@ def _check(row: Provider | Model) -> None:
         row.full_clean(validate_unique=False, validate_constraints=False)
     except ValidationError as error:
         raise invalid_setting(error.message_dict, str(row) or "The name") from error
+
+
+# What answers prove of how a server deviates from its protocol, and the value of a row for which nothing is proven.
+LearntFact = Literal["whole_answers", "untagged_reasoning", "own_effort"]
+LEARNT_DEFAULTS: Mapping[LearntFact, Any] = {"whole_answers": False, "untagged_reasoning": False, "own_effort": ""}
+
+
+@transaction.atomic
+def learn_fact(model: Model, fact: LearntFact, value: bool | str) -> None:
+    """Stores what an answer has proven of its model, with the day. An administrator sees it, and can take it back."""
+    row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
+    if row is None:
+        return
+    learnt_on = {**row.learnt_on, fact: timezone.localdate().isoformat()}
+    Model.objects.filter(pk=model.pk).update(**{fact: value, "learnt_on": learnt_on})
+    model.refresh_from_db(fields=[fact, "learnt_on"])
+
+
+@transaction.atomic
+def forget_facts(*, user: AbstractUser, model: Model) -> None:
+    """Takes back what answers have taught; the next ones teach it anew where it still holds."""
+    require_right(user, "change", model)
+    row = Model.objects.select_for_update(of=("self",)).get(pk=model.pk)
+    before = stored(row)
+    defaults = {fact: value for fact, value in LEARNT_DEFAULTS.items() if fact in row.learnt_on}
+    Model.objects.filter(pk=row.pk).update(**defaults, learnt_on={})
+    row.refresh_from_db()
+    record_saved(user=user, kind="model", row=row, before=before, name=str(row))
 
 
 def learn_ratio(*, model: Model, counted: int, reported: int) -> None:

@@ -1,8 +1,9 @@
 """A turn's events, said in AG-UI: what `chat.realtime.events` names becomes events of the package `ag_ui.core`.
 
 Every step of an answer (its text and its calls) is one assistant message, every result a tool message, and every
-thought a reasoning message. What AG-UI has no event for comes as CUSTOM: `turn`, `context_report`, `citation` and
-`tool_call_approval`. A call that a person has to allow ends the run with an interrupt.
+thought a reasoning message. What AG-UI has no event for comes as CUSTOM: `turn`, `context_report`, `citation`,
+`tool_call_approval` and `text_became_reasoning`, whose message was reasoning; the answer is another one. A call that a
+person has to allow ends the run with an interrupt.
 """
 
 from collections import Counter
@@ -71,6 +72,7 @@ class Translation:
     _step: _Step = field(default_factory=_Step)
     _calls: dict[str, _Call] = field(default_factory=dict)
     _lengths: dict[int, int] = field(default_factory=dict)  # characters told of each part
+    _texts: set[int] = field(default_factory=set)  # parts told as text
     _cited: Counter[int] = field(default_factory=Counter)  # citations told of each part
     _closing: list[agui.BaseEvent] = field(default_factory=list)  # what ends the message that is being written
 
@@ -94,7 +96,7 @@ class Translation:
         if self.ended:
             return []
         ending = Ending(turn.status, turn.answer.error_code, turn.answer.error_detail)
-        type_, payload = last_event(ending, turn.usage, turn.finish_reason or "stop")
+        type_, payload = last_event(ending, turn.usage, turn.finish_reason or "stop", turn.finish_detail)
         return self.feed({"type": type_, **payload})
 
     def _catch_up(self, event: Wire) -> Events:
@@ -113,7 +115,9 @@ class Translation:
     def _rest(self, number: int, part: dict[str, Any], newest: int) -> Iterator[Wire]:
         """A part's events that were not told. Texts come one after the other, so only the newest can be open."""
         known = self._lengths.get(number)
-        if part["type"] in ("text", "reasoning"):
+        if part["type"] == "reasoning" and number in self._texts:
+            yield {"type": EventType.TEXT_BECAME_REASONING, "text": part["text"]}
+        elif part["type"] in ("text", "reasoning"):
             if known is None or (self._closing and number == max(self._lengths)):
                 yield from self._rest_of_text(part, known, ended=number < newest or "citations" in part)
             for source in part.get("citations", [])[self._cited[number] :]:
@@ -158,6 +162,7 @@ class Translation:
 
     def _start_text(self, event: Wire) -> Events:
         message = self._message(event["part"])
+        self._texts.add(event["part"])
         yield agui.TextMessageStartEvent(message_id=message, role="assistant")
         if self._step.spoken:  # what follows a thought in the same message is a paragraph of its own
             yield agui.TextMessageContentEvent(message_id=message, delta="\n\n")
@@ -175,6 +180,18 @@ class Translation:
 
     def _add_reasoning(self, event: Wire) -> Events:
         yield agui.ReasoningMessageContentEvent(message_id=self._id(event["part"]), delta=event["delta"])
+
+    def _take_back_text(self, event: Wire) -> Events:
+        """The protocol cannot take text back, so a program is told which message it has to hide."""
+        self._texts.discard(event["part"])
+        yield agui.CustomEvent(name="text_became_reasoning", value={"messageId": self._step.message})
+        thought = f"{self._id(event['part'])}:reasoning"
+        yield agui.ReasoningStartEvent(message_id=thought)
+        yield agui.ReasoningMessageStartEvent(message_id=thought, role="reasoning")
+        yield agui.ReasoningMessageContentEvent(message_id=thought, delta=event["text"])
+        yield agui.ReasoningMessageEndEvent(message_id=thought)
+        yield agui.ReasoningEndEvent(message_id=thought)
+        self._step = _Step()
 
     def _close(self, event: Wire) -> Events:
         yield from self._closing
@@ -251,7 +268,12 @@ class Translation:
         outcome = agui.RunFinishedSuccessOutcome(
             pending_tool_call_ids=[self._call_id(name) for name in pending] or None
         )
-        yield self._finished(outcome, usage=self._usage(event["usage"]), metadata={"finish": event["finish"]})
+        yield self._finished(outcome, usage=self._usage(event["usage"]), metadata=self._ending(event))
+
+    @staticmethod
+    def _ending(event: Wire) -> dict[str, str]:
+        detail = event.get("finish_detail", "")
+        return {"finish": event["finish"]} | ({"finish_detail": detail} if detail else {})
 
     def _stop(self, event: Wire) -> Events:
         yield from self._end_open(event)
@@ -313,6 +335,7 @@ _TRANSLATE: dict[EventType, Callable[[Translation, Wire], Events]] = {
     EventType.REASONING_START: Translation._start_reasoning,
     EventType.REASONING_CONTENT: Translation._add_reasoning,
     EventType.REASONING_END: Translation._close,
+    EventType.TEXT_BECAME_REASONING: Translation._take_back_text,
     EventType.TOOL_CALL_START: Translation._start_call,
     EventType.TOOL_CALL_ARGS: Translation._add_arguments,
     EventType.TOOL_CALL_END: Translation._end_call,

@@ -49,7 +49,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Which model call of the turn: `searched`: a search tool has run; `last`: no tool may be called any more.
+    """Which model call of the turn: `searched`: a search tool has run; `last`: no tool may be called any more;
+    `undefined`: the definitions of tools are not sent either.
 
     `reminders`: what earlier cycles of an append-only turn were reminded of, by the number of messages that the turn
     had added by then.
@@ -57,6 +58,7 @@ class Step:
 
     searched: bool = False
     last: bool = False
+    undefined: bool = False
     first: bool = True
     reminders: Mapping[int, str] = field(default_factory=dict)
 
@@ -360,7 +362,10 @@ def fingerprint(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -
 
 
 def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -> ModelRequest:
-    """In the last step the definitions are sent all the same: providers want them beside earlier calls."""
+    """In the last step the definitions are sent all the same: providers want them beside earlier calls.
+
+    They are left out where the model has called a tool in its last step, although none could be called.
+    """
     model, options, choice = context.model, context.options, _tool_choice(context, step)
     left = context.room.window - prompt.report.used
     limits = [limit for limit in (model.max_output, options.max_output) if limit]
@@ -368,7 +373,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         model=model.name,
         messages=tuple(_wire(message) for message in prompt.messages),
         max_output=min(*limits, left) if limits else None,
-        tools=context.toolbox.definitions,
+        tools=() if step.undefined else context.toolbox.definitions,
         tool_choice=choice,
         required_tool=options.required_tool if choice == "required" else None,
         several_system_messages=model.several_system_messages,
@@ -379,6 +384,9 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         parallel_tool_calls=options.parallel_tool_calls,
         window=model.window,
         left=left,
+        streaming=not model.whole_answers,
+        written_calls=model.written_calls,
+        untagged_reasoning=model.untagged_reasoning,
         cache_key=str(context.conversation.pk) if context.conversation is not None else "",
         cache_points=_points(context, prompt, step),
     )

@@ -12,21 +12,33 @@ from core.background import completed, on_database, persistently
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
-from llm.services import Sent, held_against, shared_client
-from llm.types.model_call import ModelRequest, StepFinished, TextDelta, Usage
+from llm.models.provider import UNSAID
+from llm.services import Sent, held_against, learn_fact, shared_client
+from llm.types.model_call import (
+    STREAM,
+    ModelRequest,
+    ParametersLeftOut,
+    StepFinished,
+    TextBecameReasoning,
+    TextDelta,
+    Usage,
+)
 
 NOTHING = Usage(0, 0)
+LONGEST_REASONING = 20_000  # characters of reasoning that stands in the text without an opening tag
 
 
 @dataclass(slots=True)
 class Said:
     """What a model has answered; `usage` as the provider reports it, zeros where it does not.
 
-    `unread`: its server did not read the whole prompt, so what it has written stands for nothing.
+    `ended`: it came to its end by itself. `unread`: its server did not read the whole prompt, so what it has written
+    stands for nothing.
     """
 
     text: str = ""
     cut_off: bool = False
+    ended: bool = False
     usage: Usage = NOTHING
     unread: bool = False
 
@@ -49,11 +61,35 @@ async def ask(
 ) -> Said:
     """Asks the model; an answer of more than `longest` characters is cut off.
 
-    It reasons as little as it can be told to: what is asked here is not worth more.
+    It reasons as little as it can be told to: what is asked here is not worth more. A model that refuses the least
+    effort is asked with the next one, then without any; what it takes is remembered.
     `patience` as in `llm.services.shared_client`. Raises `core.errors.ModelError`.
     """
+    efforts = model.own_efforts
+    request = replace(
+        request,
+        streaming=not model.whole_answers,
+        written_calls=False,
+        untagged_reasoning=model.untagged_reasoning,
+    )
+    for number, effort in enumerate(efforts):
+        asked = replace(request, sampling=replace(request.sampling, reasoning_effort=effort))
+        try:
+            said = await _ask_once(model, asked, charge, longest=longest, patience=patience)
+        except ModelError as error:
+            if error.code != "bad_model_request" or number == len(efforts) - 1:
+                raise
+            continue
+        if number:
+            await on_database(partial(learn_fact, model, "own_effort", value=effort or UNSAID))
+        return said
+    raise AssertionError("there is always an effort to ask with")
+
+
+async def _ask_once(
+    model: Model, request: ModelRequest, charge: Charge, *, longest: int, patience: float | None
+) -> Said:
     said, refused = Said(), False
-    request = replace(request, sampling=replace(request.sampling, reasoning_effort=model.least_effort))
     counted = await on_database(_counted, model, request)
     row = await on_database(_begun, model, counted, charge)
     try:
@@ -61,9 +97,17 @@ async def ask(
             async for event in events:
                 if isinstance(event, TextDelta):
                     said.text += event.text
+                elif isinstance(event, TextBecameReasoning):
+                    said.text = ""
+                    await on_database(partial(learn_fact, model, "untagged_reasoning", value=True))
+                elif isinstance(event, ParametersLeftOut) and STREAM in event.names:
+                    await on_database(partial(learn_fact, model, "whole_answers", value=True))
                 elif isinstance(event, StepFinished):
-                    said.cut_off, said.usage = event.reason != "stop", event.usage or said.usage
-                if len(said.text) > longest:
+                    said.ended = event.reason == "stop"
+                    said.cut_off = not said.ended
+                    said.usage = event.usage or said.usage
+                # Text may turn out to be reasoning, which is longer than what is asked for.
+                if len(said.text) > longest + LONGEST_REASONING:
                     said.cut_off = True
                     break
     except ModelError:
@@ -74,6 +118,8 @@ async def ask(
         await completed(persistently(settle))  # also when time is up: the provider has read the prompt
     sent = Sent(counted, plain=not any(each.images for each in request.messages))
     said.unread = await held_against(model, sent, said.usage.input) is not None
+    if len(said.text) > longest:
+        said.text, said.cut_off = said.text[:longest], True
     return said
 
 

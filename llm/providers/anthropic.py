@@ -283,10 +283,10 @@ class _Messages:
 
 
 def _can_go_back(message: Message) -> bool:
-    """Whether its blocks can be sent as they came: their calls are those of the message, and no server refuses them."""
+    """Whether its blocks can be sent as they came: their calls are of the message, and no server refuses them."""
     blocks = message.reasoning.items if message.reasoning is not None else ()
     calls = [block for block in blocks if block["type"] == "tool_use"]
-    if [block["id"] for block in calls] != [call.id for call in message.tool_calls] or not has_own_ids(message):
+    if not has_own_ids(message) or not {block["id"] for block in calls} <= {call.id for call in message.tool_calls}:
         return False
     return all(is_plain(block["name"]) for block in calls)
 

@@ -154,10 +154,10 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _can_go_back(message: Message) -> bool:
-    """Whether its items can be sent as they came: their calls are those of the message, and no server refuses them."""
+    """Whether its items can be sent as they came: their calls are of the message, and no server refuses them."""
     items = message.reasoning.items if message.reasoning is not None else ()
     calls = [item for item in items if item.get("type") == "function_call"]
-    if [item.get("call_id") for item in calls] != [call.id for call in message.tool_calls] or not has_own_ids(message):
+    if not has_own_ids(message) or not {item["call_id"] for item in calls} <= {call.id for call in message.tool_calls}:
         return False
     return all(is_plain(item["name"]) and json_text(item["arguments"]) == item["arguments"] for item in calls)
 

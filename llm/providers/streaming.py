@@ -30,6 +30,7 @@ from llm.step_filters.valid_calls import mended
 from llm.types.model_call import (
     EFFORTS,
     NO_SAMPLING,
+    STREAM,
     Allocated,
     ModelRequest,
     ParametersLeftOut,
@@ -223,7 +224,6 @@ class StepReader(ABC):
 MAX_REFUSALS = 8  # of one call, each of another parameter
 
 REASONING = "reasoning of earlier steps"
-STREAM = "stream"
 EFFORT = "reasoning_effort"
 
 # Names under which servers refuse a parameter: its name in OpenAI's Chat Completions protocol.

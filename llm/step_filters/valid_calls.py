@@ -31,14 +31,17 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
+def is_object(arguments: str) -> bool:
+    """Whether the text is a JSON object."""
+    try:
+        return isinstance(json.loads(arguments, parse_constant=_refuse), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def json_text(arguments: str) -> str:
     """The arguments as the text of a JSON object: to the letter where they are one."""
-    try:
-        if isinstance(json.loads(arguments, parse_constant=_refuse), dict):
-            return arguments
-    except (ValueError, RecursionError):
-        pass
-    return json.dumps(json_object(arguments), ensure_ascii=False)
+    return arguments if is_object(arguments) else json.dumps(json_object(arguments), ensure_ascii=False)
 
 
 def is_plain(name: str) -> bool:

@@ -256,6 +256,9 @@ class Prices:
         return Expected(self.cost(prompt), self.cost(Usage(0, 1_000)), dearest + self.cost(Usage(0, answer)))
 
 
+STREAM = "stream"  # among `ParametersLeftOut`: the answer was asked for whole
+
+
 @dataclass(frozen=True, slots=True)
 class ParametersLeftOut:
     """The model refuses these parameters of the request, by their names in OpenAI's protocol, so they were not sent."""
