@@ -65,6 +65,7 @@ class ThoughtFilter:
         self.found = False
         self._state: Literal["start", "inside", "watching", "plain"] = "start"
         self._begins_inside = begins_inside
+        self._separate = False  # the server sends reasoning apart
         self._assumed = False  # it is written as reasoning, and nothing has proven that yet
         self._ends: tuple[str, ...] = ()  # tags with which the reasoning may end
         self._rest = ""  # not passed on yet
@@ -80,7 +81,7 @@ class ThoughtFilter:
 
     def separate(self) -> None:
         """The server sends reasoning apart from the text, so a lone closing tag in the text is a mention."""
-        self._begins_inside = False
+        self._begins_inside, self._separate = False, True
         if self._state == "watching":
             self._state = "plain"
 
@@ -125,7 +126,7 @@ class ThoughtFilter:
             if self._begins_inside:
                 self._state, self._assumed, self._ends = "inside", True, _ENDS
             else:
-                self._state = "plain" if self.found else "watching"
+                self._state = "plain" if self.found or self._separate else "watching"
             if self.found:
                 self._rest = text  # the lines between the reasoning and the answer belong to neither
 

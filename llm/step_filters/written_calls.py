@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from llm.step_filters.valid_calls import resolved_name
+from llm.step_filters.valid_calls import is_plain, resolved_name
 from llm.types.model_call import TextDelta
 
 MAX_WAITING = 70_000  # characters, a little more than a call may have; longer text is passed on as text
@@ -117,7 +117,7 @@ def _of_glm(text: str, tools: Collection[str]) -> list[WrittenCall]:
     for pair in pairs:
         key, _, value = pair.partition("</arg_key>")
         arguments[key.strip()] = _value(value.partition("<arg_value>")[2].partition("</arg_value>")[0])
-    return _named(name.strip(), arguments, tools)
+    return _named(name.strip(), arguments, tools) if is_plain(name.strip()) else []
 
 
 def _parameters(body: str) -> Mapping[str, Any] | None:

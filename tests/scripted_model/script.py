@@ -50,7 +50,8 @@ class Step:
     `usage`: False sends none, a mapping has `input`, `output`, `cached`, `reasoning`; None computes it roughly.
     `raw`: payloads of server-sent events sent as they are, in place of everything else. `whole`: JSON that answers
     with status 200 even where a stream was asked for. `early_headers`: they come at once, not with the first piece.
-    `hangs_times`: the first so many requests get nothing.
+    `hangs_times`: the first so many requests get nothing. `streaming`: the server "ignored" that a stream was asked for
+    and answers whole, or "refused" it. `must_reason`: a request that switches reasoning off is refused.
     """
 
     ttft: float = 0.0
@@ -70,6 +71,8 @@ class Step:
     early_headers: bool = False
     context_limit: int | None = None
     limit_style: Literal["openai", "llamacpp", "anthropic"] | None = None
+    streaming: Literal["ignored", "refused"] | None = None
+    must_reason: bool = False
     raw: Sequence[Any] | None = None
     whole: Any = None
 
