@@ -369,9 +369,11 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
     model, options, choice = context.model, context.options, _tool_choice(context, step)
     left = context.room.window - prompt.report.used
     limits = [limit for limit in (model.max_output, options.max_output) if limit]
+    # Anthropic's signatures of thoughts cover the definitions of tools.
+    signed = not (step.undefined and model.provider.protocol == Provider.Kind.ANTHROPIC)
     return ModelRequest(
         model=model.name,
-        messages=tuple(_wire(message) for message in prompt.messages),
+        messages=tuple(_wire(message, signed=signed) for message in prompt.messages),
         max_output=min(*limits, left) if limits else None,
         tools=() if step.undefined else context.toolbox.definitions,
         tool_choice=choice,
@@ -392,10 +394,10 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
     )
 
 
-def _wire(message: PromptMessage) -> Message:
+def _wire(message: PromptMessage, *, signed: bool) -> Message:
     images = tuple(_image(image.id) for image in message.images)
     said = (message.role, message.text or "", images, message.tool_calls, message.tool_call_id)
-    return Message(*said, reasoning=message.reasoning)
+    return Message(*said, reasoning=message.reasoning if signed else None)
 
 
 def _image(file_id: str) -> Image:
