@@ -1,13 +1,13 @@
 """A turn's events, said in AG-UI: what `chat.realtime.events` names becomes events of the package `ag_ui.core`.
 
 Every step of an answer (its text and its calls) is one assistant message, every result a tool message, and every
-thought a reasoning message. What AG-UI has no event for comes as CUSTOM: `turn`, `context_report`, `citation`,
-`tool_call_approval` and `text_became_reasoning`, whose message was reasoning; the answer is another one. A call that a
-person has to allow ends the run with an interrupt.
+thought a reasoning message. What AG-UI has no event for comes as CUSTOM: `turn`, `context_report`, `citation` and
+`tool_call_approval`. A call that a person has to allow ends the run with an interrupt. Text that turns out to be
+reasoning is taken back by a snapshot of the messages.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from django.urls import reverse
 
 from chat.ag_ui.run_input import Interrupted
 from chat.ag_ui.start_run import NOT_RUN, call_id
+from chat.ag_ui.transcript import Transcript
 from chat.models import Turn
 from chat.realtime.events import Approval, EventType
 from chat.turns.store import Ending, last_event
@@ -34,7 +35,8 @@ Events = Iterator[agui.BaseEvent]
 @dataclass(frozen=True, slots=True)
 class Head:
     """What a run is about: `thread` and `run` as the client named them, the ids of the turn and of its answer, the
-    model's name, the names of the program's own tools. `absolute` makes an address of a path of ours."""
+    model's name, the names of the program's own tools. `absolute` makes an address of a path of ours. `messages` are
+    those that the client has sent."""
 
     thread: str
     run: str
@@ -43,6 +45,7 @@ class Head:
     model: str
     external: Collection[str]
     absolute: Callable[[str], str]
+    messages: Sequence[agui.Message] = ()
 
 
 @dataclass(slots=True)
@@ -73,6 +76,7 @@ class Translation:
     _calls: dict[str, _Call] = field(default_factory=dict)
     _lengths: dict[int, int] = field(default_factory=dict)  # characters told of each part
     _texts: set[int] = field(default_factory=set)  # parts told as text
+    _transcript: Transcript = field(default_factory=Transcript)
     _cited: Counter[int] = field(default_factory=Counter)  # citations told of each part
     _closing: list[agui.BaseEvent] = field(default_factory=list)  # what ends the message that is being written
 
@@ -89,7 +93,10 @@ class Translation:
             self._cited[event["part"]] += type_ == EventType.CITATION
         # After a SNAPSHOT a text may have ended, or not.
         closing = [] if type_ in _OF_OPEN_TEXT else list(self._close(event))
-        return [*closing, *_TRANSLATE[type_](self, event)]
+        events = [*closing, *_TRANSLATE[type_](self, event)]
+        for each in events if type_ != EventType.SNAPSHOT else closing:  # the others have been fed
+            self._transcript.note(each)
+        return events
 
     def end(self, turn: Turn) -> list[agui.BaseEvent]:
         """As the row says, when the turn has ended and its last event is gone."""
@@ -182,16 +189,11 @@ class Translation:
         yield agui.ReasoningMessageContentEvent(message_id=self._id(event["part"]), delta=event["delta"])
 
     def _take_back_text(self, event: Wire) -> Events:
-        """The protocol cannot take text back, so a program is told which message it has to hide."""
+        """The answer that follows is a message of its own."""
         self._texts.discard(event["part"])
-        yield agui.CustomEvent(name="text_became_reasoning", value={"messageId": self._step.message})
-        thought = f"{self._id(event['part'])}:reasoning"
-        yield agui.ReasoningStartEvent(message_id=thought)
-        yield agui.ReasoningMessageStartEvent(message_id=thought, role="reasoning")
-        yield agui.ReasoningMessageContentEvent(message_id=thought, delta=event["text"])
-        yield agui.ReasoningMessageEndEvent(message_id=thought)
-        yield agui.ReasoningEndEvent(message_id=thought)
+        self._transcript.became_reasoning(self._step.message)
         self._step = _Step()
+        yield agui.MessagesSnapshotEvent(messages=[*self.head.messages, *self._transcript.messages()])
 
     def _close(self, event: Wire) -> Events:
         yield from self._closing
