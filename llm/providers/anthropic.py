@@ -18,7 +18,7 @@ from aiohttp import ClientResponse
 
 from core.errors import ModelError
 from llm.providers import EFFORTS, errors
-from llm.providers.call_ids import CallIds, has_own_ids
+from llm.providers.call_ids import CallIds
 from llm.providers.connection import Connection
 from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, named, parse, tokens
 from llm.step_filters.valid_calls import is_plain, json_object
@@ -242,12 +242,12 @@ class _Messages:
 
     def of(self, messages: tuple[Message, ...], before: int) -> list[dict[str, Any]]:
         """`before`: how many messages of the prompt stand before these."""
-        self._ids.reserve(messages)
+        kept = self._ids.reserve(messages)
         for number, message in enumerate(messages, before + 1):
             if message.role in ("user", "system"):
                 self._add("user", _images(message) + _text(message.text))
             elif message.role == "assistant":
-                self._add("assistant", self._answer(message))
+                self._add("assistant", self._answer(message, kept=number - before - 1 in kept))
             elif message.role == "tool":
                 self._add("user", [self._result(message)])
             if number in self._points:
@@ -263,8 +263,8 @@ class _Messages:
         else:
             self._wire[-1]["content"] += blocks
 
-    def _answer(self, message: Message) -> list[Block]:
-        if message.reasoning is not None and _can_go_back(message):
+    def _answer(self, message: Message, *, kept: bool) -> list[Block]:
+        if message.reasoning is not None and kept and _can_go_back(message):
             self._ids.keep(message)
             return list(message.reasoning.items)
         return _text(message.text) + [self._call(call) for call in message.tool_calls]
@@ -286,7 +286,7 @@ def _can_go_back(message: Message) -> bool:
     """Whether its blocks can be sent as they came: their calls are of the message, and no server refuses them."""
     blocks = message.reasoning.items if message.reasoning is not None else ()
     calls = [block for block in blocks if block["type"] == "tool_use"]
-    if not has_own_ids(message) or not {block["id"] for block in calls} <= {call.id for call in message.tool_calls}:
+    if not {block["id"] for block in calls} <= {call.id for call in message.tool_calls}:
         return False
     return all(is_plain(block["name"]) for block in calls)
 
@@ -357,7 +357,7 @@ class AnthropicReader(StepReader):
         self._blocks[event["index"]] = {**block, "input": ""} if own or "input" in block else dict(block)
         if own:
             index = self._calls[event["index"]] = len(self._calls)
-            yield ToolCallStarted(index, str(block.get("id") or f"call_{index}"), str(block["name"]))
+            yield ToolCallStarted(index, str(block.get("id") or f"call_{index}"), str(block.get("name") or ""))
         if block.get("input"):
             yield from self._piece(event["index"], json.dumps(block["input"]))
         elif block["type"] == "text" and block.get("text"):

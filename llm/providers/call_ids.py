@@ -24,10 +24,19 @@ class CallIds:
         self._unanswered: defaultdict[str, deque[str]] = defaultdict(deque)  # a call's id: those sent for it
         self._used: set[str] = set()
 
-    def reserve(self, messages: Sequence[Message]) -> None:
-        """The ids in messages whose reasoning goes back unchanged stay as they are."""
-        kept = {call.id for message in messages if message.reasoning for call in message.tool_calls}
-        self._used |= kept
+    def reserve(self, messages: Sequence[Message]) -> frozenset[int]:
+        """The places of the messages whose reasoning can go back unchanged: their ids stay as they are.
+
+        Where two share an id, the later one keeps it: it is of the running turn, for which servers look closest.
+        """
+        places: set[int] = set()
+        for place in range(len(messages) - 1, -1, -1):
+            message = messages[place]
+            ids = {call.id for call in message.tool_calls}
+            if message.reasoning is not None and len(ids) == len(message.tool_calls) and ids.isdisjoint(self._used):
+                places.add(place)
+                self._used |= ids
+        return frozenset(places)
 
     def keep(self, message: Message) -> None:
         """The results that follow belong to its calls, whose ids stay as they are."""
@@ -69,18 +78,14 @@ def with_own_ids(messages: Sequence[Message]) -> tuple[Message, ...]:
     Calls whose reasoning goes back keep theirs, since servers may know them by it.
     """
     ids, sent = CallIds(longest=None), list[Message]()
-    ids.reserve(messages)
-    for message in messages:
+    kept = ids.reserve(messages)
+    for place, message in enumerate(messages):
         if message.role == "tool":
             message = replace(message, tool_call_id=ids.of_result(message.tool_call_id or ""))
-        elif message.reasoning is not None and has_own_ids(message):
+        elif place in kept:
             ids.keep(message)
         elif message.tool_calls:
             calls = tuple(replace(call, id=ids.of_call(call.id)) for call in message.tool_calls)
             message = replace(message, tool_calls=calls)
         sent.append(message)
     return tuple(sent)
-
-
-def has_own_ids(message: Message) -> bool:
-    return len({call.id for call in message.tool_calls}) == len(message.tool_calls)

@@ -206,7 +206,7 @@ class OllamaReader(StepReader):
         for call in message.get("tool_calls") or ():
             function, index = call["function"], self._calls
             self._calls += 1
-            yield ToolCallStarted(index, str(call.get("id") or f"call_{index}"), str(function["name"]))
+            yield ToolCallStarted(index, str(call.get("id") or f"call_{index}"), str(function.get("name") or ""))
             yield ToolCallDelta(index, json.dumps(function.get("arguments") or {}, ensure_ascii=False))
 
     def _close(self) -> Iterator[StepEvent]:

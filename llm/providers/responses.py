@@ -14,7 +14,7 @@ from aiohttp import ClientResponse
 
 from core.errors import ModelError
 from llm.providers import errors
-from llm.providers.call_ids import CallIds, has_own_ids
+from llm.providers.call_ids import CallIds
 from llm.providers.connection import Connection
 from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, named, parse, tokens
 from llm.step_filters.valid_calls import is_plain, json_text
@@ -157,7 +157,7 @@ def _can_go_back(message: Message) -> bool:
     """Whether its items can be sent as they came: their calls are of the message, and no server refuses them."""
     items = message.reasoning.items if message.reasoning is not None else ()
     calls = [item for item in items if item.get("type") == "function_call"]
-    if not has_own_ids(message) or not {item["call_id"] for item in calls} <= {call.id for call in message.tool_calls}:
+    if not {item["call_id"] for item in calls} <= {call.id for call in message.tool_calls}:
         return False
     return all(is_plain(item["name"]) and json_text(item["arguments"]) == item["arguments"] for item in calls)
 
@@ -170,12 +170,12 @@ class _Items:
 
     def of(self, messages: tuple[Message, ...], points: Collection[int]) -> Iterator[dict[str, Any]]:
         """`points`: numbers from 0 of the messages that end a part of the prompt which comes again."""
-        self._ids.reserve(messages)
+        kept = self._ids.reserve(messages)
         for number, message in enumerate(messages):
             if message.role == "tool":
                 call_id = self._ids.of_result(message.tool_call_id or "")
                 yield {"type": "function_call_output", "call_id": call_id, "output": message.text}
-            elif message.reasoning is not None and _can_go_back(message):
+            elif message.reasoning is not None and number in kept and _can_go_back(message):
                 self._ids.keep(message)
                 yield from message.reasoning.items
             else:
@@ -278,7 +278,7 @@ class ResponsesReader(StepReader):
             return []
         index = self._calls[place] = len(self._calls)
         self._written[place] = 0
-        return [ToolCallStarted(index, str(item["call_id"]), str(item["name"]))]
+        return [ToolCallStarted(index, str(item["call_id"]), str(item.get("name") or ""))]
 
     def _arguments(self, place: int, delta: str) -> list[StepEvent]:
         self._written[place] += len(delta)

@@ -30,6 +30,7 @@ TextEvent = TextDelta | ReasoningDelta | TextBecameReasoning
 _ENDS = tuple(TAGS.values())
 _OPENING = re.compile("|".join(map(re.escape, TAGS)), re.IGNORECASE)
 _FENCE = re.compile(r"^[ ]{0,3}(?:```|~~~)", re.MULTILINE)
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 # A tag that a sentence speaks of has a blank or a quotation mark before it, and the sentence goes on behind it.
 _BEFORE_MENTION = tuple(" \t\"'“‘«(")
 _GOES_ON = re.compile(r"[ \t]+[a-z0-9(]|[ \t]*[,.;:)\"'”’»]")
@@ -74,6 +75,10 @@ class ThoughtFilter:
 
     def feed(self, text: str) -> Iterator[TextEvent]:
         if self._state == "plain":
+            yield TextDelta(text)
+            return
+        if self._state == "watching" and not self._rest and "<" not in text and "[" not in text:
+            self._passed.append(text)  # nearly every piece of nearly every answer
             yield TextDelta(text)
             return
         self._rest += text
@@ -197,8 +202,10 @@ class ThoughtFilter:
 def _is_end(before: str, behind: str) -> bool:
     """Whether a lone closing tag ends reasoning. In code, or in a sentence about tags, it does not."""
     line = before[before.rfind("\n") + 1 :]
-    if not before.strip() or _OPENING.search(before) or len(_FENCE.findall(before)) % 2 or line.count("`") % 2:
+    if not before.strip() or len(_FENCE.findall(before)) % 2 or line.count("`") % 2:
         return False
+    if _OPENING.search(_CODE.sub("", before)):
+        return False  # the text speaks of both tags
     spoken = line.rstrip()
     if not spoken or not line.endswith(_BEFORE_MENTION):
         return True

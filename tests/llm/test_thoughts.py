@@ -40,6 +40,7 @@ def read(text: str, size: int, *, begins_inside: bool = False, complete: bool = 
         ("Okay</think>The answer.", "Okay", "The answer."),
         ("I think so. </think> the answer", "I think so.", "the answer"),
         ("```\nx = 1\n```\nSo.\n</think>\nThe answer.", "```\nx = 1\n```\nSo.", "The answer."),
+        ("They ask about `<think>`.\n</think>\nThe answer.", "They ask about `<think>`.", "The answer."),
         ("</think>\n\nThe answer.", "", "The answer."),
         # Text about tags.
         ("The tag `</think>` ends it.", "", "The tag `</think>` ends it."),

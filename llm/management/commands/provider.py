@@ -65,9 +65,11 @@ class Command(BaseCommand):
                 self._test(provider)
         except ProductError as error:
             raise CommandError(error.detail) from error
-        given = dict(options["models"])
-        model_facts.read(provider, names=given, trying=True)
-        self._say(provider.models.filter(name__in=given).order_by("name"))
+        names = [name for name, _ in options["models"]]
+        if options["test"] and not names:
+            names = list(provider.models.values_list("name", flat=True))
+        model_facts.read(provider, names=names, trying=True)
+        self._say(provider.models.filter(name__in=names).order_by("name"))
 
     def _test(self, provider: Provider) -> None:
         offered = test_connection(provider=provider)
@@ -86,7 +88,8 @@ class Command(BaseCommand):
                 note = " (not known; give NAME:WINDOW)"
             default = ", the default" if model.default else ""
             fallback = f", else {model.fallback}" if model.fallback else ""
-            self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}")
+            written = ", tool calls written as text" if model.written_calls else ""
+            self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}{written}")
 
 
 @transaction.atomic
