@@ -373,7 +373,8 @@ def learn_fact(model: Model, fact: LearntFact, value: bool | str) -> None:
     if row is None:
         return
     learnt_on = {**row.learnt_on, fact: timezone.localdate().isoformat()}
-    Model.objects.filter(pk=model.pk).update(**{fact: value, "learnt_on": learnt_on})
+    if learnt_on != row.learnt_on or fact == "own_effort":  # the same again changes nothing
+        Model.objects.filter(pk=model.pk).update(**{fact: value, "learnt_on": learnt_on})
     model.refresh_from_db(fields=[fact, "learnt_on"])
 
 

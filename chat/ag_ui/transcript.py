@@ -20,7 +20,7 @@ class _ToldCall:
 
 
 class Transcript:
-    """Notes the events of a run. What a tool returned is kept by reference, text in the pieces that were told."""
+    """Notes the events of a run."""
 
     def __init__(self) -> None:
         self._told: dict[str, _Told] = {}
@@ -28,8 +28,10 @@ class Transcript:
 
     def note(self, event: agui.BaseEvent) -> None:
         match event:
-            case agui.TextMessageStartEvent() | agui.ReasoningMessageStartEvent():
-                self._told.setdefault(event.message_id, _Told(event.role))
+            case agui.TextMessageStartEvent():
+                self._told.setdefault(event.message_id, _Told("assistant"))
+            case agui.ReasoningMessageStartEvent():
+                self._told.setdefault(event.message_id, _Told("reasoning"))
             case agui.TextMessageContentEvent() | agui.ReasoningMessageContentEvent():
                 self._told[event.message_id].pieces.append(event.delta)
             case agui.ToolCallStartEvent():
@@ -39,7 +41,8 @@ class Transcript:
             case agui.ToolCallArgsEvent():
                 self._calls[event.tool_call_id].pieces.append(event.delta)
             case agui.ToolCallResultEvent():
-                self._told[event.message_id] = _Told("tool", [event.content], answers=event.tool_call_id)
+                text = event.content if isinstance(event.content, str) else ""  # ours is always text
+                self._told[event.message_id] = _Told("tool", [text], answers=event.tool_call_id)
 
     def became_reasoning(self, message: str) -> None:
         if message in self._told:
