@@ -9,14 +9,15 @@ NODE_CHECKS := scripts/node/node_modules/.installed
 NODE_BIN := scripts/node/node_modules/.bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium \
+.PHONY: help setup run lint lint-python test test-all coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium \
         test-beside cluster test-cluster cluster-packages
 
 help:
 	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
 	@echo "make setup   install everything into .venv"
 	@echo "make lint    the static checks"
-	@echo "make test    everything CI runs"
+	@echo "make test    what to run before a push: checks of Python, all tests in one process, some of the running product"
+	@echo "make test-all   everything CI runs"
 	@echo "make coverage   which lines of the product the tests in one process run"
 	@echo "make bench   the benchmarks"
 	@echo "make bench-peers   the same work through Glasshouse, Chainlit and Open WebUI (TABLES=\"first burst\"), which it installs"
@@ -39,27 +40,36 @@ setup: $(INSTALLED_TO_TEST) $(NODE_CLIENT) $(NODE_CHECKS)
 run: $(INSTALLED_TO_RUN)
 	@exec $(BIN)/python manage.py up
 
-lint: $(INSTALLED_TO_TEST) $(NODE_CHECKS)
+lint-python: $(INSTALLED_TO_TEST)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/djlint templates --check --lint --quiet
-	$(BIN)/python -m scripts.services manage.py makemigrations --check --dry-run
-	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/mypy .
+	$(BIN)/python -m scripts.services manage.py makemigrations --check --dry-run
+
+lint: lint-python $(NODE_CHECKS)
+	$(BIN)/djlint templates --check --lint --quiet
+	$(BIN)/python manage.py check --fail-level WARNING
 	@test ! -x $(NODE_BIN)/biome || { set -x; \
 	  $(NODE_BIN)/biome ci --error-on-warnings static scripts/node && $(NODE_BIN)/tsc --project scripts/node; }
 
-test: $(INSTALLED_TO_TEST) $(NODE_CLIENT) chromium lint
+# Three processes on two processors: one of them mostly waits for a browser.
+WORKERS ?= 3
+QUICK := smoke or not (browser or product or process or slow)
+
+test: lint-python chromium
+	$(BIN)/python -m pytest -n $(WORKERS) --durations=10 -m "$(QUICK)"
+
+test-all: lint $(NODE_CLIENT) chromium
 	$(BIN)/python -m scripts.audit --where-saved
-	$(BIN)/python -m pytest -n 3 --durations=10
+	$(BIN)/python -m pytest -n $(WORKERS) --durations=10
 
 # Of the tests in their own process alone: what the running product runs for the others is not seen.
 coverage: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m pytest -n 3 -m "not browser and not product" --cov --cov-report=term
 
 fuzz: $(INSTALLED_TO_TEST)
-	FUZZ_EXAMPLES=40 $(BIN)/python -m pytest -n 2 tests/config/test_fuzz.py
+	FUZZ_EXAMPLES=40 CONTEXT_EXAMPLES=400 $(BIN)/python -m pytest -n 2 tests/config/test_fuzz.py tests/chat/context/test_properties.py
 
 bench: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m scripts.bench

@@ -54,6 +54,7 @@ urlpatterns = [
     path("c/<uuid:pk>/persona/", conversation.change_persona, name="change_persona"),
     path("c/<uuid:pk>/prompts/", conversation.offer_prompts, name="offer_prompts"),
     path("offered-prompts/", conversation.offer_prompts, name="offer_prompts_new"),
+    path("results/<uuid:pk>/", sources.tool_result, name="tool_result"),
     path("c/<uuid:pk>/sources/", sources.conversation_sources, name="sources"),
     path("messages/<uuid:pk>/sources/", sources.answer_sources, name="answer_sources"),
     path("messages/<uuid:pk>/sources/<int:number>/", sources.preview, name="source"),

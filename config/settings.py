@@ -20,6 +20,7 @@ SECRET_KEY = env.str("SECRET_KEY", default="") or paths.secret_key(DATA_DIR)
 # Provider keys are encrypted with this; by default a key derived from SECRET_KEY. Several, comma-separated, rotate.
 ENCRYPTION_KEYS = env.list("ENCRYPTION_KEYS", default=[SECRET_KEY])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_FAILURE_VIEW = "config.http.health.csrf_failed"
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
@@ -58,6 +59,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "config.static_files.CollectedFilesMiddleware",
     "config.http.middleware.PageCompressionMiddleware",
+    "config.http.forms.ScriptedFormMiddleware",
     "config.http.middleware.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
@@ -223,8 +225,13 @@ LEGAL_HOLDS = {
     "chat.Conversation": ("legal_hold", "owner__legal_hold"),
     "chat.Import": ("owner__legal_hold",),
     "chat.Reading": ("person__legal_hold", "conversation__legal_hold"),
+    "chat.ToolResult": ("owner__legal_hold", "conversation__legal_hold"),
 }
-STORED_ROWS = ("files.File", "chat.Import")  # the models whose `owner` has `size` bytes in the storage
+STORED_ROWS = (
+    "files.File",
+    "chat.Import",
+    "chat.ToolResult",
+)  # the models whose `owner` has `size` bytes in the storage
 # What is arriving waits on the same disk: /tmp may be memory.
 FILE_UPLOAD_TEMP_DIR = MEDIA_ROOT
 UPLOADS_AT_ONCE = env.int("UPLOADS_AT_ONCE", default=5)  # of one person, to one web process

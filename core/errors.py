@@ -57,8 +57,12 @@ class ModelError(ProductError):
 
     `retryable`: the same request may succeed later. `retry_after`: seconds the provider asked to wait, if it did.
     `limit`: the context limit in tokens that the provider named with `context_too_long`, if it did. `parameter`: the
-    one of the request that it refused, by the provider's name for it, if it named one.
+    one of the request that it refused, by the provider's name for it, if it named one. `refused_tools`: what it said of
+    the tools that it refused, names and their numbers in the request; `most_tools`: how many it takes, if it said so.
     """
+
+    refused_tools: frozenset[str | int] = frozenset()
+    most_tools: int | None = None
 
     def __init__(
         self,

@@ -41,6 +41,12 @@ def require_store(user: AbstractUser | None, row: models.Model) -> None:
     require_right(user, "add" if row._state.adding else "change", row)
 
 
+def signed_out() -> ProductError:
+    """Return what a script is told whose page is of somebody who is not signed in any more."""
+    sentence = "You were signed out. What you have written is kept here; sign in again to go on."
+    return ProductError("not_authenticated", sentence, status=401)
+
+
 def signed_in(patterns: list[URLPattern]) -> list[URLPattern]:
     """The same patterns; whoever is not signed in is sent to the sign-in page, and from there on to the address.
 
@@ -58,8 +64,7 @@ def _for_people(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResp
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         # A script would follow the way to the sign-in page, and take that for what it had asked for.
         if request.headers.get("HX-Request") and not request.user.is_authenticated:
-            sentence = "You were signed out. What you have written is kept here; sign in again to go on."
-            raise ProductError("not_authenticated", sentence, status=401)
+            raise signed_out()
         return asked(request, *args, **kwargs)
 
     return answer

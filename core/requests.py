@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from django.db.models import Model, QuerySet
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_http_methods
 from drf_spectacular.types import OpenApiTypes
@@ -44,6 +45,14 @@ _TAG = re.compile(r'(W/)?"([^"]*)"')
 
 
 EVENT_STREAM = "text/event-stream"
+
+
+FORM_SUBMISSION = "Form-Submission"  # the header with which a script submits the form of a page
+
+
+def awaits_fragment(request: HttpRequest) -> bool:
+    """Whether a script has sent the request: its page stays, and takes a fragment with a sentence."""
+    return "HX-Request" in request.headers or FORM_SUBMISSION in request.headers
 
 
 class _Refusal(JSONRenderer):

@@ -71,7 +71,7 @@ class ProviderAdmin(KeyedAdmin):
     actions = ("test_selected",)
     actions_detail = ("test",)
     readonly_fields = ("models_of_it", "key_state")
-    general = ("name", "kind", "base_url", "enabled", "silence_timeout")
+    general = ("name", "kind", "base_url", "enabled", "silence_timeout", "max_tools")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Provider]:
         rows: QuerySet[Provider] = super().get_queryset(request)
@@ -489,6 +489,10 @@ class ToolServerAdmin(KeyedAdmin):
     search_fields = ("name", "base_url", "command")
     actions_detail = ("list_tools",)
     general = ("name", "kind", "base_url", "command", "secret_name", *MARKS, "enabled")
+    readonly_fields = ("key_state", "listed")
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        return (*super().get_fieldsets(request, obj), *([(_("Tools"), {"fields": ("listed",)})] if obj else []))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return acting(request).is_superuser
@@ -503,6 +507,11 @@ class ToolServerAdmin(KeyedAdmin):
     def address(self, tool_server: ToolServer) -> str:
         return tool_server.base_url if tool_server.kind == ToolServer.Kind.HTTP else tool_server.command
 
+    @display(description="As last listed")
+    def listed(self, tool_server: ToolServer) -> str:
+        listing = tools.listing_known_of(tool_server)
+        return render_to_string("admin/llm/tool_server/listed.html", {"listing": listing})
+
     @confirmed(
         "List its tools",
         icon="build",
@@ -512,8 +521,8 @@ class ToolServerAdmin(KeyedAdmin):
     def list_tools(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         tool_server = self.row(request, object_id)
         try:
-            names = tools.try_tool_server(tool_server=tool_server)
+            listing = tools.try_tool_server(tool_server=tool_server)
         except ProductError as error:
             return self.back(request, tool_server, f"{tool_server}: {error.detail}", messages.ERROR)
-        offered = ", ".join(names) or _("no tools")
+        offered = ", ".join(tool.definition.name for tool in listing.tools) or _("no tools")
         return self.back(request, tool_server, f"{tool_server} offers: {offered}.")

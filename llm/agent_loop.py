@@ -77,6 +77,9 @@ class Call:
     external: Collection[str] = ()
 
 
+# Given a call, its output, and how many calls of the step are still without one, this one included: the output as the
+# model gets it.
+Settle = Callable[[ToolCall, ToolOutput, int], Awaitable[ToolOutput]]
 # Given the cycle and the messages this turn has added, the call to make. Raises the error of a provider that is not
 # available when there is no other to ask.
 Prepare = Callable[[Cycle, Sequence[Message]], Awaitable[Call]]
@@ -130,7 +133,13 @@ class _Step:
         )
 
 
-async def run(prepare: Prepare, *, max_cycles: int = MAX_CYCLES) -> AsyncGenerator[LoopEvent, None]:
+async def as_it_is(_call: ToolCall, output: ToolOutput, _waiting: int) -> ToolOutput:
+    return output
+
+
+async def run(
+    prepare: Prepare, settle: Settle = as_it_is, *, max_cycles: int = MAX_CYCLES
+) -> AsyncGenerator[LoopEvent, None]:
     """Yields everything that happens in a turn, in order. The last cycle forbids tools.
 
     Servers that ignore this let the model call one all the same. If it has written nothing else in the last cycle, it
@@ -157,16 +166,18 @@ async def run(prepare: Prepare, *, max_cycles: int = MAX_CYCLES) -> AsyncGenerat
         if handed_over or not calls or cycle.undefined or (cycle.last and step.wrote):
             return
         finished: list[ToolRunFinished] = []
-        async with aclosing(_forbid(calls) if cycle.last else _run_calls(calls, step)) as runs:
+        async with aclosing(_forbid(calls) if cycle.last else _run_calls(calls, step, settle)) as runs:
             async for run in runs:
                 if isinstance(run, ToolRunFinished):
                     finished.append(run)
                 yield run
         added.append(step.said(tuple(each.call for each in finished)))
-        added += [Message("tool", each.text, tool_call_id=each.call.id) for each in finished]
+        added += [Message("tool", each.text, tool_call_id=each.call.id, result=each.result) for each in finished]
 
 
-async def _run_calls(calls: Sequence[ToolCall], step: _Step) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
+async def _run_calls(
+    calls: Sequence[ToolCall], step: _Step, settle: Settle
+) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
     """Runs the calls side by side. Their results come in the order of the calls, in which the model expects them."""
     tools = step.asked.tools
     for call in calls:
@@ -176,10 +187,10 @@ async def _run_calls(calls: Sequence[ToolCall], step: _Step) -> AsyncGenerator[T
         for number, call in enumerate(calls)
     ]
     try:
-        for call, task in zip(calls, running, strict=True):
-            output = await task
+        for number, (call, task) in enumerate(zip(calls, running, strict=True)):
+            output = await settle(call, await task, len(calls) - number)
             used = call if output.arguments is None else replace(call, arguments=_json(output.arguments))
-            yield ToolRunFinished(used, output.text, output.error, output.data)
+            yield ToolRunFinished(used, output.text, output.error, output.data, output.result)
     finally:
         for task in running:
             task.cancel()

@@ -40,7 +40,7 @@ class ProviderForm(forms.ModelForm[Provider]):
 
     class Meta:
         model = Provider
-        fields: ClassVar = ["name", "kind", "base_url", "enabled", "silence_timeout"]
+        fields: ClassVar = ["name", "kind", "base_url", "enabled", "silence_timeout", "max_tools"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

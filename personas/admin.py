@@ -24,6 +24,7 @@ from unfold.admin import TabularInline
 from accounts.models import User
 from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display, go
 from core.permissions import has_right
+from llm.models import Model
 from personas import services, tools
 from personas.forms import PersonaForm, PromptForm, ReminderForm
 from personas.models import BudgetProfile, Persona, PersonaShare, PromptVersion, Reminder, SummaryPrompt, SystemPrompt
@@ -181,7 +182,9 @@ class PersonaAdmin(RowAdmin):
         if not (self.has_change_permission(request) or self.has_add_permission(request)):
             raise PermissionDenied
         chosen = request.GET.getlist("tools")
-        context = {"servers": tools.tickable(tools.offers(), chosen), "chosen": chosen}
+        offers, model = tools.offers(), Model.objects.usable().order_by("-default", "created").first()
+        context = {"servers": tools.tickable(offers, chosen), "chosen": chosen}
+        context["too_many"] = tools.too_many(offers, chosen, model)
         return TemplateResponse(request, "admin/personas/persona/servers.html", context)
 
 

@@ -8,9 +8,11 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from llm.tools.mcp import tools_of
-from llm.tools.servers import Server, ServerFailed
-from llm.tools.services import tool_servers
+from core.i18n import grouped
+from llm.models import Model
+from llm.tools.mcp import Listing, tools_of
+from llm.tools.servers import Server, ServerFailed, ToolProblem
+from llm.tools.services import known_tools, tool_servers
 
 WEB = ("web_search", "open_url")
 TASKS = "tasks"  # stands for all of those with which a model reads and changes tasks
@@ -37,11 +39,15 @@ class BadTools(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a tool server answered: its tools as (name, description), or the sentence that says why there are none."""
+    """What a tool server answered: its tools as (name, description), or the sentence that says why there are none.
+
+    `problems`: tools that cannot be offered, or only in part.
+    """
 
     server: str
     tools: Sequence[tuple[str, str]] = ()
     failure: str = ""
+    problems: Sequence[ToolProblem] = ()
 
     @property
     def every(self) -> str:
@@ -65,10 +71,37 @@ def offers(only: Collection[str] | None = None) -> list[Offer]:
 
 async def _offer(server: Server) -> Offer:
     try:
-        tools = await tools_of(server)
+        listing = await tools_of(server)
     except ServerFailed as failure:
         return Offer(server.name, failure=str(failure))
-    return Offer(server.name, [(tool.definition.name, tool.definition.description) for tool in tools])
+    return _offer_of(server.name, listing)
+
+
+def _offer_of(server: str, listing: Listing) -> Offer:
+    tools = [(tool.definition.name, tool.definition.description) for tool in listing.tools]
+    return Offer(server, tools, problems=listing.problems)
+
+
+def listed_last(only: Collection[str] | None = None) -> list[Offer]:
+    """What the enabled tool servers, or those of these names, listed last; nothing of one that was never asked."""
+    known = [(server.name, listing) for server, listing in known_tools() if only is None or server.name in only]
+    return [_offer_of(name, listing) if listing is not None else Offer(name) for name, listing in known]
+
+
+def too_many(offers: Iterable[Offer], chosen: Collection[str], model: Model | None) -> str:
+    """Return a sentence where a persona has more tools of servers than its model's provider takes, else nothing."""
+    names: set[str] = set()
+    for offer in offers:
+        listed = [name for name, _words in offer.tools if name != offer.every]
+        names.update(listed if offer.every in chosen else (name for name in listed if name in chosen))
+    limit = model.provider.tool_limit if model is not None else None
+    if limit is None or len(names) <= limit:
+        return ""
+    return _(
+        "These are %(count)s tools of servers, and the provider of %(model)s takes at most %(limit)s in one request, "
+        "the product's own among them. The others are not sent; each answer names them. Choose the tools that are "
+        "needed instead of whole servers."
+    ) % {"count": grouped(len(names)), "model": model.name if model else "", "limit": grouped(limit)}
 
 
 def checked(names: Iterable[Any], already: Collection[str] = ()) -> list[str]:
@@ -91,6 +124,9 @@ def checked(names: Iterable[Any], already: Collection[str] = ()) -> list[str]:
     known = [*OWN, *(f"{name}{SEPARATOR}{EVERY}" for name in servers)]
     known += [name for offer in asked for name, _ in offer.tools]
     unknown = [name for name in fresh if name not in known]
+    problems = {problem.name: problem.reason for offer in asked for problem in offer.problems}
+    if broken := next((name for name in unknown if name in problems), None):
+        raise BadTools(f"The tool “{broken[:100]}” cannot be offered to a model. {problems[broken]}")
     if unknown:
         raise BadTools(f"There is no tool “{unknown[0][:100]}”. The tools are: {', '.join(known)}.")
     return given

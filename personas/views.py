@@ -1,19 +1,20 @@
 """The pages of personas. A view reads the request, calls one service, and renders."""
 
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access.rights import rights_of
+from accounts.access.rights import models_of, rights_of
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import May
 from core.errors import ProductError
 from core.permissions import has_right
 from core.requests import with_row
-from llm.models import WebSearch
+from llm.models import Model, WebSearch
 from personas import services, tools
 from personas.forms import CountForm, PersonaPageForm
 from personas.models import Persona, PersonaShare, SystemPrompt
@@ -51,7 +52,10 @@ def persona(request: Request, found: Persona) -> HttpResponse:
     if may_change(request.user, found):
         return _form_page(request, PersonaPageForm(instance=found, user=request.user), found)
     profile = found.budget_profile or services.default_profile()
-    context = {"section": "personas", "persona": found, "profile": profile, **sharing.context(request, found)}
+    offers = tools.listed_last(rights_of(request.user).tool_servers)
+    too_many = tools.too_many(offers, found.tools, _model_of(request, found.model))
+    context = {"section": "personas", "persona": found, "profile": profile, "too_many": too_many}
+    context |= sharing.context(request, found)
     return render(request, "personas/persona.html", context)
 
 
@@ -107,6 +111,7 @@ def _form_page(
         "publishing": has_right(request.user, "change", Persona),  # whatever their groups say
         "kept": [name for name in chosen if tools.OWN.get(name) == ""],
         "servers": tools.tickable(map(tools.Offer, tools.server_names(rights.tool_servers)), chosen),
+        "too_many": tools.too_many(tools.listed_last(rights.tool_servers), chosen, _model_of(request, model)),
     }
     if found is not None:
         context |= sharing.context(request, found)
@@ -134,7 +139,31 @@ def count(request: Request) -> HttpResponse:
 
 @require_GET
 def server_tools(request: Request) -> HttpResponse:
-    """What can be ticked of tool servers, after asking them: a fragment. `tools` are those ticked so far."""
-    chosen = request.GET.getlist("tools")
-    context = {"servers": tools.tickable(tools.offers(rights_of(request.user).tool_servers), chosen), "chosen": chosen}
+    """What can be ticked of tool servers, after asking them: a fragment. `tools` are those ticked so far, `model` is
+    the one chosen for the persona."""
+    chosen, rights = request.GET.getlist("tools"), rights_of(request.user)
+    offers = tools.offers(rights.tool_servers)
+    chosen_model = _chosen_model(request)
+    context = {
+        "servers": tools.tickable(offers, chosen),
+        "chosen": chosen,
+        "too_many": tools.too_many(offers, chosen, _model_of(request, chosen_model)),
+    }
     return render(request, "personas/_server_tools.html", context)
+
+
+def _chosen_model(request: Request) -> Model | None:
+    """The model that the form names; None where it names none, or none that this person may use."""
+    try:
+        pk = UUID(request.GET.get("model", ""))
+    except ValueError:
+        return None
+    return models_of(request.user).filter(pk=pk).first()
+
+
+def _model_of(request: Request, chosen: Model | None) -> Model | None:
+    """The model that a persona with this choice answers with; None where there is none."""
+    try:
+        return chosen or services.model_for(None, request.user)
+    except ProductError:
+        return None

@@ -43,37 +43,45 @@ PREPARED_KEPT = 3  # clusters of other branches
 SCHEMA_FILES = ("*/migrations/*.py", "*/models.py", "*/models/**/*.py", "requirements*.txt")
 
 
-def start() -> tuple[str, str]:
-    """(DATABASE_URL, REDIS_URL): those of the environment if both are set, else of services started for this process.
+def start() -> "Services | None":
+    """Start services for this process without waiting for them. Return None if the environment names its own.
 
     A killed test process closes the pipe, and the services end with it.
     """
-    given = os.environ.get("DATABASE_URL"), os.environ.get("REDIS_URL")
-    if given[0] and given[1]:
-        return given[0], given[1]
-    process = Services()
-    atexit.register(process.end)
-    return process.database, process.redis
+    if os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL"):
+        return None
+    services = Services(wait=False)
+    os.environ["DATABASE_URL"], os.environ["REDIS_URL"] = services.database, services.redis
+    atexit.register(services.end)
+    return services
 
 
 class Services:
-    """A process that runs both services in a temporary directory, or the named ones in `directory`."""
+    """A process that runs both services in a temporary directory, or the named ones in `directory`.
 
-    def __init__(self, directory: Path | None = None, *names: str) -> None:
-        where = ["--in", str(directory), *names] if directory else []
+    `database` and `redis` are their URLs, which answer after `wait`.
+    """
+
+    def __init__(self, directory: Path | None = None, *names: str, wait: bool = True) -> None:
+        place = directory or Path(tempfile.mkdtemp(prefix="glasshouse-tests-"))
+        self.database, self.redis = database_url(place), redis_url(place)
+        command = ["--in" if directory else "--temporary", str(place), *(names or ("postgres", "redis"))]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "scripts.services", *where],
+            [sys.executable, "-m", "scripts.services", *command],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             process_group=0,
         )
+        if wait:
+            self.wait()
+
+    def wait(self) -> None:
+        """Return when both answer. Raises RuntimeError."""
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
             raise RuntimeError("PostgreSQL and Redis did not start; the lines above say why.")
-        urls = json.loads(line)
-        self.database, self.redis = urls["database"], urls["redis"]
 
     def end(self) -> None:
         if self._process.stdin:
@@ -152,17 +160,24 @@ def _migrate(services: Services) -> None:
     subprocess.run(command, cwd=ROOT, env={**os.environ, **secret, **urls}, check=True)
 
 
-def _main(directory: Path | None, names: Sequence[str]) -> None:
-    with tempfile.TemporaryDirectory(prefix="glasshouse-tests-") as temporary:
-        data = directory or Path(temporary)
-        if directory is None and "postgres" in names:
+def _main(data: Path, names: Sequence[str]) -> None:
+    """Run the services in `data` until standard input ends."""
+    with held(data) as descriptor, (data / "log").open("w+") as log:
+        try:
+            asyncio.run(_serve(data, descriptor, log, names))
+        except StartError as error:
+            log.seek(0)
+            sys.exit(f"{log.read()}{error}")
+
+
+def _main_temporary(data: Path, names: Sequence[str]) -> None:
+    """Run the services in `data` with a copy of the prepared cluster, and remove it when standard input ends."""
+    try:
+        if "postgres" in names:
             _copy(_prepared_cluster(), data / "pg")
-        with held(data) as descriptor, (data / "log").open("w+") as log:
-            try:
-                asyncio.run(_serve(data, descriptor, log, names))
-            except StartError as error:
-                log.seek(0)
-                sys.exit(f"{log.read()}{error}")
+        _main(data, names)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
 
 
 def _copy(cluster: Path, to: Path) -> None:
@@ -171,15 +186,18 @@ def _copy(cluster: Path, to: Path) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    database, redis = start()
-    urls = {"DATABASE_URL": database, "REDIS_URL": redis}
-    return subprocess.run([sys.executable, *arguments], env={**os.environ, **urls}).returncode
+    services = start()
+    if services is not None:
+        services.wait()
+    return subprocess.run([sys.executable, *arguments]).returncode
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case []:
-            _main(None, ("postgres", "redis"))
+            _main_temporary(Path(tempfile.mkdtemp(prefix="glasshouse-tests-")), ("postgres", "redis"))
+        case ["--temporary", place, *chosen]:
+            _main_temporary(Path(place), chosen)
         case ["--in", place, *chosen]:
             _main(Path(place), chosen)
         case command:

@@ -1,13 +1,14 @@
 """The application in the test's own process, for tests of rows, rights, statuses and bodies.
 
-Requests go to the ASGI handler without a socket in between. What is enqueued is done by threads of this process and on
-its event loop, as a worker would do it. Rows are committed, since all of these see them from connections of their own.
+Requests and WebSockets go to the ASGI application of the product without a connection in between. What is enqueued is
+done by threads of this process and on its event loop, as a worker would do it. Rows are committed, since all of these
+see them from connections of their own.
 """
 
 import asyncio
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
@@ -18,11 +19,16 @@ from uuid import uuid4
 
 import httpx
 from celery import Celery
+from channels.layers import channel_layers
 from django.db import connections
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
+from websockets.frames import Close
+from websockets.http11 import Response
 
 from chat.background.tasks import take_turns
 from config.celery import app as celery_app
-from config.http.handler import Handler
+from config.http.routing import create_application
 from core import background
 from tests.product import WAIT
 from tests.scripted_model import ScriptedModel
@@ -30,10 +36,12 @@ from tests.scripted_model import ScriptedModel
 QUEUE = background.TURNS.key  # of the product's workers
 
 App = Callable[..., Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Application:
-    """What a running product is to a test, without processes: `http` reaches it, and `model` answers its turns."""
+    """The product without processes: `http` and `socket` reach it, and `model` answers its turns."""
 
     url = "http://testserver"  # which Django lets tests use
 
@@ -41,12 +49,16 @@ class Application:
         self.model, self.directory = model, directory
 
     def http(self, path: str = "/", **options: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.url + path, timeout=WAIT, transport=InProcess(_handler()), **options)
+        return httpx.Client(base_url=self.url + path, timeout=WAIT, transport=InProcess(_application()), **options)
+
+    def socket(self, path: str, headers: Mapping[str, str]) -> "InProcessSocket":
+        """Open a WebSocket; close it in the end. Raises `InvalidStatus` where the application refuses it."""
+        return InProcessSocket(_application(), _socket_scope(httpx.URL(self.url + path), headers))
 
 
 @cache
-def _handler() -> App:
-    return Handler()
+def _application() -> App:
+    return create_application()
 
 
 @contextmanager
@@ -59,6 +71,8 @@ def working() -> Iterator[None]:
         worker.settle()
     finally:
         worker.end()
+        # The subscriptions of sockets would outlive the tests' Redis, and log that it is gone.
+        background.submit(channel_layers["default"].flush()).result(WAIT)
 
 
 class Worker(Celery):
@@ -113,14 +127,14 @@ def _carry_out(name: str, args: Any) -> None:
 
 
 class InProcess(httpx.BaseTransport):
-    """Takes requests to an ASGI handler on the process's event loop. Bodies come as they are made."""
+    """Takes requests to an ASGI application on the process's event loop. Bodies come as they are made."""
 
-    def __init__(self, handler: App) -> None:
-        self._handler = handler
+    def __init__(self, application: App) -> None:
+        self._application = application
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         exchange = _Exchange(request.read(), request.extensions["timeout"]["read"])
-        background.submit(exchange.carry_out(self._handler, _scope(request)))
+        background.submit(exchange.carry_out(self._application, _scope(request)))
         try:
             start = exchange.next()
         except httpx.ReadTimeout:
@@ -156,9 +170,9 @@ class _Exchange(httpx.SyncByteStream):
         self._messages: queue.Queue[Any] = queue.Queue()
         self._closed = asyncio.Event()
 
-    async def carry_out(self, handler: App, scope: dict[str, Any]) -> None:
+    async def carry_out(self, application: App, scope: dict[str, Any]) -> None:
         try:
-            await handler(scope, self._receive, self._send)
+            await application(scope, self._receive, self._send)
         except Exception as error:
             self._messages.put(error)
 
@@ -172,7 +186,7 @@ class _Exchange(httpx.SyncByteStream):
         self._messages.put(message)
 
     def next(self) -> Any:
-        """The next message; raises what the handler raised, and `httpx.ReadTimeout`."""
+        """The next message; raises what the application raised, and `httpx.ReadTimeout`."""
         try:
             message = self._messages.get(timeout=self._seconds)
         except queue.Empty:
@@ -190,3 +204,81 @@ class _Exchange(httpx.SyncByteStream):
 
     def close(self) -> None:
         background.loop().call_soon_threadsafe(self._closed.set)
+
+
+def _socket_scope(url: httpx.URL, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the scope of an opening handshake, with what daphne puts there."""
+    named = {"host": url.netloc.decode("ascii"), **headers}
+    return {
+        "type": "websocket",
+        "path": url.path,
+        "raw_path": url.raw_path.partition(b"?")[0],
+        "query_string": url.query,
+        "root_path": "",
+        "headers": [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in named.items()],
+        "client": ["127.0.0.1", 1],
+        "server": [url.host, url.port or 80],
+        "subprotocols": [],
+    }
+
+
+class InProcessSocket:
+    """A WebSocket to an ASGI application on the process's event loop.
+
+    It has the methods, and raises the errors, of a connection of `websockets.sync.client`.
+    """
+
+    def __init__(self, application: App, scope: dict[str, Any]) -> None:
+        self._inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._outbox: queue.Queue[dict[str, Any] | None] = queue.Queue()  # None is the application's end
+        self._closed: ConnectionClosed | None = None
+        self._put({"type": "websocket.connect"})
+        self._run = background.submit(_run(application, scope, self._inbox.get, self._send))
+        self._run.add_done_callback(lambda _: self._outbox.put(None))
+        if self._next(WAIT)["type"] != "websocket.accept":
+            self.close()
+            raise InvalidStatus(Response(403, "Access denied", Headers()))
+
+    def send(self, message: str | bytes) -> None:
+        """Send a frame. Until `recv` has reported that the server closed, frames to it are lost, as on a wire."""
+        if self._closed is not None:
+            raise self._closed
+        self._put({"type": "websocket.receive", "text" if isinstance(message, str) else "bytes": message})
+
+    def recv(self, timeout: float) -> str:
+        """Return the next frame. Raises `TimeoutError`, `ConnectionClosed` and what the application raised."""
+        if self._closed is not None:
+            raise self._closed
+        message = self._next(timeout)
+        if message["type"] == "websocket.close":
+            self._closed = ConnectionClosedError(Close(message.get("code") or 1000, ""), None)
+            raise self._closed
+        return str(message["text"])
+
+    def close(self) -> None:
+        """Return when the application has ended. Raises what it raised."""
+        self._put({"type": "websocket.disconnect", "code": 1000})
+        self._run.result(WAIT)
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "websocket.close":
+            self._inbox.put_nowait({"type": "websocket.disconnect", "code": message.get("code") or 1000})
+        self._outbox.put(message)
+
+    def _next(self, timeout: float) -> dict[str, Any]:
+        try:
+            message = self._outbox.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError(f"No frame came for {timeout:g} s.") from None
+        if message is None:
+            self._run.result()
+            self._closed = ConnectionClosedError(None, None)
+            raise self._closed
+        return message
+
+    def _put(self, message: dict[str, Any]) -> None:
+        background.loop().call_soon_threadsafe(self._inbox.put_nowait, message)
+
+
+async def _run(application: App, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    await application(scope, receive, send)

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -21,6 +22,7 @@ from personas.services import save_prompt, set_default_profile
 from scripts.services import migrated_database
 from tests.application import Application, working
 from tests.product import Caller, Product, Server, database_url, running
+from tests.scheduling import PRODUCT, group_of
 from tests.scripted_model import ScriptedModel
 from tests.spilled import spilled
 
@@ -120,11 +122,15 @@ def workspace(
 
 @pytest.fixture(scope="session")
 def product(workspace: Workspace, django_db_blocker: DjangoDbBlocker) -> Iterator[Product]:
-    """The whole product, once per test process. Tests keep apart by using a person of their own each."""
+    """The whole product, once in a run. Tests keep apart by using a person of their own each."""
     environment = {"DATABASE_URL": database_url(connection.settings_dict), "DATA_DIR": str(workspace.directory)}
     environment["EMAIL_URL"] = "smtp://127.0.0.1:9"  # where nothing takes a mail: pages say that there is one
     environment |= {"LOG_LEVEL": "INFO", "LOG_FORMAT": "json"}
-    with django_db_blocker.unblock(), running(workspace.model, **environment) as started:
+    with django_db_blocker.unblock(), ExitStack() as stack:
+        try:
+            started = stack.enter_context(running(workspace.model, **environment))
+        except RuntimeError as error:
+            pytest.exit(f"The product of the tests did not start.\n{error}", returncode=pytest.ExitCode.TESTS_FAILED)
         yield started
         assert not spilled(started), "the product of these tests has logged what it must not"
 
@@ -157,31 +163,12 @@ def make_person(server: Server) -> Person:
     return Person(name, PASSWORD, user, token, Caller(server, token))
 
 
-def _needs_product(item: pytest.Item) -> bool:
-    return _turn(item) > 0
-
-
-def _turn(item: pytest.Item) -> int:
-    """When a test is run: 0 without the running product, 1 with it, 2 with a browser too."""
-    if item.get_closest_marker("browser"):
-        return 2
-    return 1 if item.get_closest_marker("product") or "product" in getattr(item, "fixturenames", ()) else 0
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the running product come late: what it does on its own would else get in the way of the others.
-
-    Those in a browser come last: Playwright's event loop then runs in the thread of the tests, and Django minds.
-    """
-    items.sort(key=_turn)
-
-
 @pytest.fixture
 def server(request: pytest.FixtureRequest, committed: None) -> Server:
     """What a test's people use: the running product where the test has its mark or fixture, else the application."""
-    found: Server = request.getfixturevalue("product" if _needs_product(request.node) else "application")
-    return found
+    name = "product" if group_of(request.node) == PRODUCT else "application"
+    server: Server = request.getfixturevalue(name)
+    return server
 
 
 @pytest.fixture

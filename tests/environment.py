@@ -16,9 +16,8 @@ from scripts import services
 
 gc.disable()  # collecting while modules load takes a quarter of the time and finds nothing
 worker = os.environ.get("PYTEST_XDIST_WORKER")
-if worker is None:
-    os.environ["DATABASE_URL"], os.environ["REDIS_URL"] = services.start()
-else:
+started = services.start() if worker is None else None  # they come up while Django loads
+if worker is not None:
     first = (int(worker.removeprefix("gw")) + 1) * 4
     parts = urlsplit(os.environ["REDIS_URL"])
     changed = parts._replace(query=f"db={first}") if parts.scheme == "unix" else parts._replace(path=f"/{first}")
@@ -31,6 +30,12 @@ os.environ.setdefault("WEBHOOK_ALLOW_PRIVATE", "true")  # what receives them in 
 # Every product that a test starts would collect them anew; the next run finds them, too.
 os.environ.setdefault("STATIC_ROOT", str(Path(__file__).resolve().parents[1] / "staticfiles"))
 os.environ.pop("BUNDLED_MODEL_URL", None)
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist starts its workers
+def pytest_sessionstart() -> None:
+    if started is not None:
+        started.wait()
 
 
 @pytest.hookimpl(wrapper=True)

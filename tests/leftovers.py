@@ -24,7 +24,7 @@ def kept(marker: str) -> list[str]:
     return found + [
         each
         for url in (settings.STREAMS_URL, settings.CACHES["default"]["LOCATION"])
-        for each in held(str(url), marker)
+        for each in redis_keys_with(str(url), marker)
     ]
 
 
@@ -47,7 +47,7 @@ def stored(marker: str) -> list[str]:
     return [str(file) for file in files if marker in file.name or marker.encode() in file.read_bytes()]
 
 
-def held(url: str, marker: str) -> Iterator[str]:
+def redis_keys_with(url: str, marker: str) -> Iterator[str]:
     """The keys of a Redis in whose values the text is."""
     store: Any = redis.Redis.from_url(url, protocol=2)
     read: dict[bytes, Callable[[bytes], Any]] = {

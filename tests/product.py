@@ -26,6 +26,7 @@ from tests.scripted_model import ScriptedModel
 ROOT = Path(__file__).resolve().parents[1]
 PORTS = range(10_000, 32_000)
 WAIT = 60.0  # seconds; the bound of every wait in tests, far above what a loaded machine needs
+START = 180.0  # seconds; the product loads three times over, while other test processes load too
 NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reading those of the system costs each client 30 ms
 
 
@@ -101,7 +102,7 @@ class Product:
 
     def wait_until_ready(self) -> None:
         try:
-            until(self._is_ready, "the product is ready")
+            until(self._is_ready, "the product is ready", START)
         except AssertionError as error:
             logs = "\n".join(f"{name}:\n{self.log(name)[-3000:]}" for name in self.processes)
             raise RuntimeError(f"{error}\n{self._last_answer}\n{logs}") from error

@@ -1,33 +1,33 @@
 """WebSockets for tests: of pages, signed in by the session cookie as a browser is, and of programs."""
 
-import asyncio
 import json
-import queue
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, closing, contextmanager
+from typing import Any, Protocol
 
-from channels.auth import AuthMiddlewareStack
-from channels.layers import channel_layers
 from django.conf import settings
 from django.test import Client
-from websockets.exceptions import ConnectionClosed, ConnectionClosedError
-from websockets.frames import Close
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
-from websockets.typing import Origin
 
-from accounts.access.authentication import SameOrigin, TokenOrSession
 from accounts.realtime import News
-from chat.sockets import ConversationConsumer
-from core import background
+from tests.application import Application
 from tests.conftest import Person
-from tests.product import WAIT, Product
+from tests.product import WAIT, Server
+
+
+class Connection(Protocol):
+    """The methods that `websockets.sync.client` and `InProcessSocket` have in common."""
+
+    def send(self, message: str | bytes) -> None: ...
+
+    def recv(self, timeout: float) -> str | bytes: ...
 
 
 class Socket:
     """`news`: with what is told of the person's other doings, which otherwise comes at any moment between the rest."""
 
-    def __init__(self, connection: Any, *, news: bool = False) -> None:
+    def __init__(self, connection: Connection, *, news: bool = False) -> None:
         self.connection = connection
         self.news = news
 
@@ -65,7 +65,7 @@ def cookie_of(person: Person) -> str:
 
 @contextmanager
 def socket_of(
-    product: Product,
+    server: Server,
     person: Person | None,
     origin: str | None = None,
     headers: dict[str, str] | None = None,
@@ -75,62 +75,19 @@ def socket_of(
     headers = dict(headers or {})
     if person is not None:
         headers["Cookie"] = cookie_of(person)
-    with opened(product, headers, origin or product.url, f"?since={since}" if since else "") as socket:
+    path = f"/ws/?since={since}" if since else "/ws/"
+    with open_socket(server, {**headers, "Origin": origin or server.url}, path) as socket:
         yield socket
 
 
 @contextmanager
-def opened(product: Product, headers: dict[str, str], origin: str | None = None, query: str = "") -> Iterator[Socket]:
-    """Programs send no origin."""
-    url = product.url.replace("http", "ws") + "/ws/" + query
-    with connect(url, additional_headers=headers, origin=Origin(origin) if origin else None) as connection:
+def open_socket(server: Server, headers: dict[str, str], path: str = "/ws/") -> Iterator[Socket]:
+    """Open a socket with these headers alone: programs send no origin."""
+    with _connection(server, headers, path) as connection:
         yield Socket(connection)
 
 
-class _InProcess:
-    """A connection to the consumer on this process's event loop; it closes as one of `websockets` does."""
-
-    def __init__(self, headers: dict[str, str]) -> None:
-        self._out: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._in: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        consumer = ConversationConsumer.as_asgi()
-        handler = TokenOrSession(consumer, SameOrigin(AuthMiddlewareStack(consumer)))
-        scope = {"type": "websocket", "scheme": "ws", "path": "/ws/", "raw_path": b"/ws/", "query_string": b""}
-        scope |= {"headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()]}
-        self._put({"type": "websocket.connect"})
-        self._task = background.submit(handler({**scope, "server": ("testserver", 80)}, self._in.get, self._said))
-
-    async def _said(self, message: dict[str, Any]) -> None:
-        if message["type"] == "websocket.close":
-            self._put({"type": "websocket.disconnect", "code": message["code"]})
-        self._out.put(message)
-
-    def _put(self, message: dict[str, Any]) -> None:
-        background.loop().call_soon_threadsafe(self._in.put_nowait, message)
-
-    def send(self, message: str) -> None:
-        self._put({"type": "websocket.receive", "text": message})
-
-    def recv(self, timeout: float) -> str:
-        while True:
-            message = self._out.get(timeout=timeout)
-            if message["type"] == "websocket.close":
-                raise ConnectionClosedError(Close(message["code"], ""), None)
-            if message["type"] == "websocket.send":
-                return str(message["text"])
-
-    def close(self) -> None:
-        self._put({"type": "websocket.disconnect", "code": 1001})
-        self._task.result(WAIT)
-        # What listens for hints would outlive the tests' Redis and complain.
-        background.submit(channel_layers["default"].flush()).result(WAIT)
-
-
-@contextmanager
-def opened_here(headers: dict[str, str]) -> Iterator[Socket]:
-    """In this process, of an `application`."""
-    connection = _InProcess(headers)
-    try:
-        yield Socket(connection)
-    finally:
-        connection.close()
+def _connection(server: Server, headers: dict[str, str], path: str) -> AbstractContextManager[Connection]:
+    if isinstance(server, Application):
+        return closing(server.socket(path, headers))
+    return connect(server.url.replace("http", "ws", 1) + path, additional_headers=headers)

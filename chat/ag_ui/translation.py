@@ -136,7 +136,7 @@ class Translation:
                 yield from self._rest_of_call(part, known or 0)
         elif part["type"] == "tool_result" and known is None:
             kept = {name: part[name] for name in ("text", "error", "documents")}
-            kept["outgoing"] = part.get("outgoing", [])
+            kept |= {"outgoing": part.get("outgoing", []), "stored": part.get("stored", {})}
             yield {"type": EventType.TOOL_CALL_RESULT, "call": part["id"], **kept}
 
     @staticmethod
@@ -217,7 +217,7 @@ class Translation:
     def _result(self, event: Wire) -> Events:
         self._calls.setdefault(event["call"], _Call("", ended=True)).answered = True
         self._step = _Step()
-        more = {name: event[name] for name in ("error", "documents", "outgoing") if event.get(name)}
+        more = {name: event[name] for name in ("error", "documents", "outgoing", "stored") if event.get(name)}
         yield from self._end_open_calls(event["call"])
         yield agui.ToolCallResultEvent(
             message_id=self._id(event["part"]),

@@ -388,12 +388,13 @@ def _shorten_result(sent: PromptMessage, result: ContextMessage, excess: int, re
     target = max(tokens - excess, SHORTEST_RESULT)
     text = result.text
     if text is not None:
-        text = cut_middle(text, target, SHORTEST_RESULT, renderer.tokenizer, renderer.texts)
+        text = cut_middle(text, target, SHORTEST_RESULT, renderer.tokenizer, renderer.texts, result.result)
         if result.tokens is None:
             target = renderer.tokenizer.count(text)
             if target >= tokens:  # the marker takes more than could be left out
                 return sent
-    return sent._replace(tokens=target + fixed, text=text, state="shortened", cut_from=sent.tokens)
+    before = sent.cut_from or sent.tokens  # the whole, also where it was shortened when it came
+    return sent._replace(tokens=target + fixed, text=text, state="shortened", cut_from=before, as_stored=False)
 
 
 def _refusal(sections: Sections, question: ContextMessage, limit: int, renderer: Renderer) -> ContextError:

@@ -6,7 +6,7 @@ A message costs its tokens, its images and the overhead; the files uploaded with
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
@@ -23,7 +23,7 @@ from chat.context.types import (
     Tokenizer,
     floored,
 )
-from llm.types.model_call import ToolCall
+from llm.types.model_call import StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
 # `history` is older turns with the files above their messages, `current` the newest turn with its files. The project's
@@ -116,6 +116,8 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 INLINE_SHARE = Decimal("0.6")
+MOST_CHARACTERS = 16  # of a token, where only the ends of a long text are read
+MARKER_SPARE = 8  # tokens by which texts that are put together may count more than their parts
 
 
 class Numbers:
@@ -236,6 +238,7 @@ class Renderer:
         """The message in full, below its files if it has any."""
         rendered = self._upload(message)
         text = message.text if message.tokens is not None else message.text or ""
+        shortened = message.result is not None and message.result.marker > 0
         rendered.append(
             PromptMessage(
                 section,
@@ -246,7 +249,10 @@ class Renderer:
                 message.sent_images,
                 message.tool_calls,
                 message.tool_call_id,
-                reasoning=message.reasoning,
+                "shortened" if shortened else "full",
+                message.result.tokens + self.overhead if message.result is not None and shortened else None,
+                message.reasoning,
+                as_stored=shortened,
             )
         )
         if message.reminder is not None:
@@ -324,21 +330,28 @@ def cut_end(text: str, limit: int, tokenizer: Tokenizer, texts: Texts = BUILT_IN
     return None
 
 
-def cut_middle(text: str, limit: int, least: int, tokenizer: Tokenizer, texts: Texts = BUILT_IN) -> str:
+def cut_middle(
+    text: str,
+    limit: int,
+    least: int,
+    tokenizer: Tokenizer,
+    texts: Texts = BUILT_IN,
+    result: StoredResult | None = None,
+) -> str:
     """Head and tail of a tool result around a marker that says how much was left out: at most `limit` tokens.
 
     Not every count can be met, as a character may be several tokens. The closest from below is taken unless it is under
-    `least`; then the closest from above.
+    `least`; then the closest from above. `result`: of a text that has a marker already, or of which more is stored.
     """
-    total = tokenizer.count(text)
-    if total <= limit:
+    parts = _Parts(text, tokenizer, texts, result)
+    if not parts.marked and parts.total <= limit:
         return text
-    kept = max(limit - tokenizer.count(_marker(total, texts)), 0)
+    kept = max(limit - tokenizer.count(parts.marker(parts.total)), 0)
     tried: dict[int, str] = {}
     below: dict[int, str] = {}
     above: dict[int, str] = {}
     while kept not in tried:
-        tried[kept] = candidate = _around(text, kept, total, tokenizer, texts)
+        tried[kept] = candidate = parts.around(kept)
         tokens = tokenizer.count(candidate)
         (below if tokens <= limit else above)[tokens] = candidate
         kept = max(kept + limit - tokens, 0)
@@ -346,10 +359,44 @@ def cut_middle(text: str, limit: int, least: int, tokenizer: Tokenizer, texts: T
     return below[closest] if closest >= least or not above else above[min(above)]
 
 
-def _around(text: str, kept: int, total: int, tokenizer: Tokenizer, texts: Texts) -> str:
-    tail = kept // 2
-    return f"{tokenizer.head(text, kept - tail)}\n{_marker(total - kept, texts)}\n{tokenizer.tail(text, tail)}"
+def shortened_result(
+    text: str, limit: int, result: StoredResult, tokenizer: Tokenizer, texts: Texts = BUILT_IN
+) -> tuple[str, StoredResult]:
+    """Head and tail of a long tool result in about `limit` tokens, and where the marker stands in it.
+
+    `result` counts the whole. The time depends on `limit`, not on the length of the text.
+    """
+    near = MOST_CHARACTERS * max(limit, 1)
+    kept = max(limit - tokenizer.count(_marker(result.tokens, texts, result.id)) - MARKER_SPARE, 0)
+    head = tokenizer.head(text[:near], kept - kept // 2)
+    tail = tokenizer.tail(text[max(len(head), len(text) - near) :], kept // 2)
+    left_out = max(result.tokens - tokenizer.count(head) - tokenizer.count(tail), 1)
+    marker = f"\n{_marker(left_out, texts, result.id)}\n"
+    return f"{head}{marker}{tail}", replace(result, head=len(head), marker=len(marker))
 
 
-def _marker(tokens: int, texts: Texts) -> str:
+class _Parts:
+    """A tool result to be cut in its middle: what stands before and after the middle, and the tokens of the whole."""
+
+    def __init__(self, text: str, tokenizer: Tokenizer, texts: Texts, result: StoredResult | None) -> None:
+        self._tokenizer, self._texts = tokenizer, texts
+        self._stored = result.id if result is not None else ""
+        self.marked = result is not None and result.marker > 0
+        self._head = self._tail = text
+        if result is not None and self.marked:
+            self._head, self._tail = text[: result.head], text[result.head + result.marker :]
+        self.total = result.tokens if result is not None and self.marked else tokenizer.count(text)
+
+    def marker(self, tokens: int) -> str:
+        return _marker(tokens, self._texts, self._stored)
+
+    def around(self, kept: int) -> str:
+        tail = kept // 2
+        head = self._tokenizer.head(self._head, kept - tail)
+        return f"{head}\n{self.marker(self.total - kept)}\n{self._tokenizer.tail(self._tail, tail)}"
+
+
+def _marker(tokens: int, texts: Texts, stored: str = "") -> str:
+    if stored:
+        return texts.fill("tool_result_kept", tokens=tokens, result=stored)
     return texts.fill("tool_result_cut", tokens=tokens)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Protocol
 
 from core.errors import ProductError
-from llm.types.model_call import ReasoningState, ToolCall
+from llm.types.model_call import ReasoningState, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -103,7 +103,7 @@ class ContextMessage:
 
     `reasoning` goes back to the provider with the calls that it led to, and costs its own tokens. `reminder` is what an
     earlier cycle of an append-only turn was reminded of behind this message, where it stays. `mark`: of a question's
-    whole turn.
+    whole turn. `result`: of a tool's result that was shortened before, or of which more is stored.
 
     `plain_tokens` is derived once, so that the walk over old messages only adds numbers: what the message costs
     (without overhead) when nothing about it has to be decided, else None.
@@ -120,6 +120,7 @@ class ContextMessage:
     reasoning: ReasoningState | None = None
     reminder: Block | None = None
     mark: Mark | None = None
+    result: StoredResult | None = None
     plain_tokens: int | None = field(init=False, repr=False, compare=False)
 
     @property
@@ -145,7 +146,8 @@ class PromptMessage(NamedTuple):
     """One message of the prompt. `tokens` includes images and overhead.
 
     `source` is the id of the stored message, the ids of the files joined by `+`, or None for other sections. `text` is
-    None for a block given by `tokens` alone. `cut_from` is what a shortened text cost before.
+    None for a block given by `tokens` alone. `cut_from` is what a shortened text cost before. `as_stored`: the text is
+    that of the stored message, though it is a shortened one.
     """
 
     section: Section
@@ -159,6 +161,7 @@ class PromptMessage(NamedTuple):
     state: State = "full"
     cut_from: int | None = None
     reasoning: ReasoningState | None = None
+    as_stored: bool = False
 
 
 class SourceReport(NamedTuple):

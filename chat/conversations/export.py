@@ -69,6 +69,7 @@ def markdown(conversation: Conversation) -> str:
         lines += [f"## {who} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
         lines += [f"*File: {attachment.name}*\n" for attachment in message.attachments.all()]
         lines += [message.text if message.role == Message.Role.USER else without_reasoning(message.text), ""]
+        lines += [f"*({sentence})*\n" for sentence in _shortened(message.parts)]
         if mark := marks.get(message.pk):
             lines += [f"*({Mark.Kind(mark).label})*", ""]
         if message.status not in (Message.Status.DONE, Message.Status.PENDING):
@@ -78,6 +79,17 @@ def markdown(conversation: Conversation) -> str:
         if notice := _notice(message):
             lines += [f"*({notice})*", ""]
     return "\n".join(lines)
+
+
+def _shortened(parts: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A sentence for each result of a tool that the model got in part."""
+    names = {part["id"]: part["name"] for part in parts if part["type"] == "tool_call"}
+    for part in parts:
+        stored = part.get("stored")
+        if stored and stored["marker"]:
+            tokens, characters = f"{stored['tokens']:,}", f"{stored['characters']:,}"
+            name = names.get(part["id"], "a tool")
+            yield f"The result of {name} was shortened for the model; it has {tokens} tokens, {characters} characters."
 
 
 def as_json(conversation: Conversation) -> str:

@@ -15,7 +15,7 @@ from chat.models.import_job import Import
 from chat.models.ledger import LastPrompt, ModelCall, PersonSum, PlaceSum, UsageDay, UsageSum
 from chat.models.reading import Reading, ReadingFile, ReadingPart
 from chat.models.replay import Replay, ReplayedTurn
-from chat.models.run import Mention, Run, RunStep
+from chat.models.run import Mention, Run, RunStep, ToolResult
 from chat.models.share import Share
 from chat.models.summary import Mark, Summary, SummaryJob
 
@@ -47,6 +47,7 @@ __all__ = [
     "SummaryJob",
     "Tag",
     "ToolPermission",
+    "ToolResult",
     "Turn",
     "UsageDay",
     "UsageSum",

@@ -17,6 +17,7 @@ from files.models import Embedder
 from llm import tokens
 
 MAX_INPUTS = 2_048
+MAX_TOKENS = 8_192  # of one input, by the catch-all tokenizer; OpenAI's embedding models have the same limit
 # Some clients send the tokens of OpenAI's embedding models in place of the text.
 SENT_TOKENS = "cl100k_base"
 
@@ -74,6 +75,10 @@ def _text(given: Any, where: str) -> str:
         raise refused(where, "“input” must be a text, a list of texts, or their tokens (cl100k_base).", "invalid_type")
     if not text.strip():
         raise refused(where, "An empty text has no embedding.")
+    length = tokens.count(text)
+    if length > MAX_TOKENS:
+        sentence = f"This input has {length:,} tokens, and {MAX_TOKENS:,} are the most. Split it."
+        raise refused(where, sentence, "context_length_exceeded")
     return text
 
 

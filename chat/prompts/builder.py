@@ -264,7 +264,7 @@ def added_messages(answer_id: object, added: Sequence[Message]) -> list[ContextM
     return [
         ContextMessage(
             f"{answer_id}#{number}", message.role, message.text, tool_calls=message.tool_calls,
-            tool_call_id=message.tool_call_id, reasoning=message.reasoning,
+            tool_call_id=message.tool_call_id, reasoning=message.reasoning, result=message.result,
         )
         for number, message in enumerate(added, 1)
     ]  # fmt: skip
@@ -391,6 +391,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         untagged_reasoning=model.untagged_reasoning,
         cache_key=str(context.conversation.pk) if context.conversation is not None else "",
         cache_points=_points(context, prompt, step),
+        needed_tools=frozenset(tool.name for tool in context.toolbox.external),
     )
 
 

@@ -29,7 +29,7 @@ from llm.providers import wanted_in_later_turns
 from llm.step_filters.thoughts import without_reasoning
 from llm.step_filters.valid_calls import json_object
 from llm.tokens import Tokenizer
-from llm.types.model_call import ReasoningState, ToolCall
+from llm.types.model_call import ReasoningState, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
 # How an answer that did not end well is replayed: its text as it stands, marked as what it is. Its error never is.
@@ -298,9 +298,16 @@ def _steps(parts: Sequence[dict[str, Any]]) -> list[ContextMessage]:
                 calls.append(ToolCall(part["id"], part["name"], part["arguments"]))
             case "tool_result":
                 close()
-                steps.append(ContextMessage("", "tool", part["text"], tool_call_id=part["id"]))
+                result = stored_result(part)
+                steps.append(ContextMessage("", "tool", part["text"], tool_call_id=part["id"], result=result))
     close()
     return steps
+
+
+def stored_result(part: dict[str, Any]) -> StoredResult | None:
+    """Of a part of the type `tool_result`, what it says of the whole result; None where the text is that."""
+    stored = part.get("stored")
+    return StoredResult(**stored) if stored else None
 
 
 def _said(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessage:

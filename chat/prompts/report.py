@@ -5,6 +5,7 @@ messages; the text of a message that is stored anyway is not stored again but fo
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NotRequired, TypedDict, cast
 from uuid import UUID
 
@@ -20,13 +21,15 @@ from chat.prompts.builder import Planned, true_room, with_count
 from chat.prompts.history import expand
 from chat.prompts.steps import Step, found_by, step_of
 from chat.prompts.turn_context import TurnContext
+from chat.tools.toolbox import without_tools
 from core.background import on_database
 from core.errors import ProductError
 from core.net.outgoing import Sent
 from files.models import File
 from llm.counting import exact_count
 from llm.services import Cut
-from llm.types.model_call import ModelRequest
+from llm.services import Sent as Counted
+from llm.types.model_call import ModelRequest, ParametersLeftOut
 from personas.services import texts_then
 from personas.texts import Texts
 
@@ -204,8 +207,25 @@ def cut(found: Cut) -> str:
     )
 
 
-def left_out(names: Sequence[str]) -> str:
-    return f"The model refuses this, so it was not sent: {', '.join(names)}."
+def without(
+    call: CallReport, event: ParametersLeftOut, context: TurnContext, sent: Counted
+) -> tuple[TurnContext, Counted]:
+    """Write down what a call was sent without, for its model's sake.
+
+    Returns what the rest of the turn goes by: without the tools that were refused, which are not counted either.
+    """
+    if event.names:
+        call["notes"].append(f"The model refuses this, so it was not sent: {', '.join(event.names)}.")
+    if not event.tools:
+        return context, sent
+    names = ", ".join(event.tools)
+    note = f"The model's provider refuses these tools, so they were not sent: {names}."
+    call["notes"].append(note)
+    box = without_tools(context.toolbox, event.tools, note)
+    left = replace(context, toolbox=box)
+    call["tools"] = [tool.name for tool in box.definitions]
+    call["tools_tokens"] = left.room.tools_tokens
+    return left, sent._replace(tools=box.tokens(context.tokenizer) if sent.tools else 0)
 
 
 def doubted(doubts: int, checked: int) -> str:
@@ -263,7 +283,8 @@ def _stored_message(message: PromptMessage) -> MessageEntry:
         "tokens": message.tokens,
         "state": message.state,
     }
-    if message.state != "full" or (message.source is None and message.section not in FILES):
+    changed = message.state != "full" and not message.as_stored
+    if changed or (message.source is None and message.section not in FILES):
         entry["text"] = message.text
     return entry
 

@@ -20,7 +20,15 @@ from chat.models.conversation_state import ChatScope, scope_of
 from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
 from chat.tools.tasks import Hand
-from chat.tools.toolbox import NO_TOOLS, Toolbox, toolbox_for, with_external_tools, with_known_tools, with_server_tools
+from chat.tools.toolbox import (
+    NO_TOOLS,
+    Toolbox,
+    toolbox_for,
+    with_external_tools,
+    with_known_tools,
+    with_server_tools,
+    within_limit,
+)
 from files.models import File
 from llm import tokens
 from llm.models import Model
@@ -310,7 +318,8 @@ async def with_offered_tools(context: TurnContext) -> TurnContext:
     """With the tools that servers list now and those that the calling program brings along."""
     box = await with_server_tools(context.toolbox, context.persona, context.model, context.rights)
     offered = context.options.tools if context.options.tool_choice != "none" else ()
-    return replace(context, toolbox=with_external_tools(box, offered))
+    box = with_external_tools(box, offered)
+    return replace(context, toolbox=within_limit(box, context.persona, context.model))
 
 
 def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: Sequence[File]) -> TurnContext:
@@ -318,6 +327,7 @@ def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: S
     hand, chosen = Hand(base.user, base.model.name), _chosen_tools(base)
     box = toolbox_for(scope, hand=hand, model=base.model, question=text, files=files, chosen=chosen)
     tools = with_known_tools(box, base.persona, base.model, base.rights)
+    tools = within_limit(tools, base.persona, base.model)
     return replace(base, toolbox=tools, tasks=tasks_of_draft(base, text))
 
 

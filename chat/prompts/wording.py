@@ -248,7 +248,8 @@ def state_of(source: SourceEntry) -> str:
     """How it is there, and why, in words."""
     words = str(STATES[source["state"]])
     if source["state"] == "shortened" and (whole := source.get("cut_from")):
-        words = _("shortened to %(percent)s") % {"percent": percent(source["tokens"] or 0, whole)}
+        shares = {"percent": percent(source["tokens"] or 0, whole), "whole": grouped(whole)}
+        words = _("shortened to %(percent)s of %(whole)s tokens") % shares
     if source["state"] == "stubbed" and source["kind"] == "file":
         words = _("only named")
     if reason := source.get("reason"):

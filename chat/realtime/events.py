@@ -81,6 +81,13 @@ OUTGOING: Schema = {
     "description": "What left the workspace: to which host, and the address, query or arguments to the letter.",
     "items": {"type": "object", "properties": {"host": TEXT, "what": TEXT}, "required": ["host", "what"]},
 }
+STORED: Schema = {
+    "type": "object",
+    "description": "Of a result that is too long for a prompt, or may become so: tokens and characters of the whole, "
+    "how many characters are kept under which id, and where the marker stands in the text that says what was left out. "
+    "Else empty.",
+    "properties": {"id": TEXT, **dict.fromkeys(("tokens", "characters", "kept", "head", "marker"), NUMBER)},
+}
 USAGE: Schema = {
     "type": "object",
     "description": "Tokens as the provider counts them, of all model calls of the turn.",
@@ -157,6 +164,7 @@ class EventType(StrEnum):
             "arguments": {**TEXT, "description": "As really used."},
             "documents": DOCUMENTS,
             "outgoing": OUTGOING,
+            "stored": STORED,
         },
     )
     CITATION = (
@@ -296,7 +304,7 @@ def _add_result(parts: list[Part], payload: Payload) -> None:
     call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
     call["arguments"] = payload["arguments"]
     kept = {name: payload[name] for name in ("text", "error", "documents")}
-    kept |= {"outgoing": payload["outgoing"]} if payload.get("outgoing") else {}
+    kept |= {name: payload[name] for name in ("outgoing", "stored") if payload.get(name)}
     parts.append({"type": "tool_result", "id": payload["call"], **kept})
 
 

@@ -21,7 +21,7 @@ from chat.models.summary import Marks
 from chat.prompts.history import Documents
 from chat.prompts.report import CallReport
 from chat.prompts.turn_context import ChosenEffort, TurnContext, context_of_turn
-from chat.tools.toolbox import Toolbox, with_external_tools, with_known_tools
+from chat.tools.toolbox import Toolbox, with_external_tools, with_known_tools, within_limit
 from core.errors import ProductError
 from llm.models import Model
 from personas.models import BudgetProfile, SystemPrompt
@@ -191,7 +191,8 @@ class Contexts:
             context = context_of_turn(self._turn, model, workspace=workspace)
             box = with_known_tools(context.toolbox, context.persona, model, context.rights)
             offered = context.options.tools if context.options.tool_choice != "none" else ()
-            self._today[model.pk] = replace(context, toolbox=with_external_tools(box, offered))
+            box = within_limit(with_external_tools(box, offered), context.persona, model)
+            self._today[model.pk] = replace(context, toolbox=box)
         return self._today[model.pk]
 
 

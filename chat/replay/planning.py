@@ -15,6 +15,7 @@ from chat.context.cache import CacheEntry, SentPrompt
 from chat.context.types import ContextError
 from chat.models import RunStep, Summary, Turn
 from chat.prompts import builder
+from chat.prompts.history import stored_result
 from chat.prompts.report import FILE_KINDS, CallReport, stored
 from chat.replay.past import AS_IT_WAS, Changed, Contexts, PastContext, Problem, Variation, made_with
 from core.errors import ProductError
@@ -188,7 +189,7 @@ def steps_of(turn: Turn) -> list[list[Message]]:
             case "tool_call":
                 calls.append(ToolCall(part["id"], part["name"], part["arguments"]))
             case "tool_result":
-                results.append(Message("tool", part["text"], tool_call_id=part["id"]))
+                results.append(Message("tool", part["text"], tool_call_id=part["id"], result=stored_result(part)))
     for state in turn.reasoning.all() if steps else ():
         if state.number <= len(steps):
             asked = steps[state.number - 1]

@@ -21,7 +21,7 @@ from chat.readings.planning import Budget
 from chat.runs import prompts
 from chat.summaries.writing import DEFAULT_PROMPT, form_of
 from llm import tokens
-from llm.types.model_call import ToolCall
+from llm.types.model_call import StoredResult, ToolCall
 from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SHORTER, SUMMARIES, TEXTS, TITLES, Own, Texts
 from projects.models.task import Task
 from projects.planner.queries import PromptTasks, render
@@ -32,6 +32,7 @@ TOOLS = tuple(
     ToolGuidance(name.removeprefix("guidance_"), is_search=True) for name in TEXTS if name.startswith("guidance_")
 )
 SYSTEM = "You help a team that makes chocolate. Be exact, and say when you do not know something."
+CUT_RESULTS = ("tool_result_cut", "tool_result_kept")
 LONG = " ".join(f"Line {number}: {number * 17 % 100} kg of cacao." for number in range(1, 120))
 REPORT = Document("3f2a", "Harvest report.pdf", LONG, 40_000)
 OLDER: Sequence[ContextMessage] = (
@@ -120,7 +121,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
         reminder=Block(reminder_text([each for each in reminders if each], moment)),
         texts=texts,
     )
-    if name in ("system_cut", "tool_result_cut"):
+    if name in ("system_cut", *CUT_RESULTS):
         needed = required_tokens(replace(request, policy="recent"))
         request = replace(request, room=Room(needed - 600, reserved_output=0, buffer=0))
     return build(request).messages
@@ -137,7 +138,9 @@ def _messages(name: str, texts: Texts) -> Iterable[ContextMessage]:
     note = Document("9b04", "Prices.txt", "Gianduja 9.50, Rocher 11.00, Nocciola 10.20")
     yield ContextMessage("11", "user", "What does a box of each cost?", files=(note, picture))
     yield ContextMessage("12", "assistant", tool_calls=(ToolCall("b", "web_search", '{"queries": ["box of nine"]}'),))
-    yield ContextMessage("13", "tool", LONG if name == "tool_result_cut" else "A box holds nine.", tool_call_id="b")
+    text = LONG if name in CUT_RESULTS else "A box holds nine."
+    kept = StoredResult(tokens=0, characters=len(text), kept=len(text), id="5e1f") if name == CUT_RESULTS[1] else None
+    yield ContextMessage("13", "tool", text, tool_call_id="b", result=kept)
 
 
 def _tasks() -> PromptTasks:

@@ -28,7 +28,6 @@ class SearchConversation:
     everything after the summary."""
 
     timeout = 20.0
-    max_characters = 60_000
 
     definition = ToolDefinition(
         "search_conversation",

@@ -63,7 +63,6 @@ class SearchFiles:
     """
 
     timeout = 20.0
-    max_characters = 60_000
 
     definition = ToolDefinition(
         "search_files",
@@ -171,7 +170,6 @@ def _place(numbers: Mapping[str, int], pk: UUID, hit: Hit) -> dict[str, Any]:
 
 class ReadFile:
     timeout = 10.0
-    max_characters = 60_000
 
     definition = ToolDefinition(
         "read_file",

@@ -131,7 +131,6 @@ def text_schema(description: str = "", among: Sequence[str] = ()) -> dict[str, A
 
 class TaskTool(ABC):
     timeout = 15.0
-    max_characters = 30_000
     definition: ToolDefinition
     doing: str  # for people
 

@@ -19,15 +19,16 @@ from chat.models.summary import in_force
 from chat.tools.conversation import CONVERSATION_GUIDANCE, SearchConversation
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles
 from chat.tools.permission import Gate
+from chat.tools.results import READ_RESULT_GUIDANCE, ReadResult
 from chat.tools.tasks import Hand, task_tools
 from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
 from core.background import on_database
 from files.models import File
 from llm.models import Model
 from llm.tokens import Tokenizer
-from llm.tools.mcp import ServerTool, tools_of
+from llm.tools.mcp import Listing, ServerTool, tools_of
 from llm.tools.servers import Server, ServerFailed
-from llm.tools.services import known_tools, remember_tools, tool_servers, web_search_tool
+from llm.tools.services import known_tools, remember_listing, tool_servers, web_search_tool
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool
 from personas.models import Persona
@@ -37,6 +38,13 @@ SEPARATOR = "__"  # between the names of a server and of its tool
 WEB_OFF = "The project has the web switched off, so no tool that reaches out is there: {names}."
 WEB_NOT_YOURS = "None of your groups may use the web in answers, so these tools are not there: {names}."
 SERVER_NOT_YOURS = "None of your groups may use the tool server {name}."
+TOOL_LEFT_OUT = "The tool {name} is not offered to the model. {reason} Ask whoever runs the tool server to mend it."
+TOOL_IN_PART = "The tool {name} is offered in part. {reason} Ask whoever runs the tool server to shorten it."
+TOOL_GONE = "The tool server {server} does not list the tool {name}, which the persona names."
+TOO_MANY_TOOLS = (
+    "The model's provider takes at most {limit} tools, so {count} of this persona's were not sent: {names}. Let the "
+    "persona name the tools that it needs."
+)
 ONE_DENIED = "One result of a search is of a host that the workspace denies; the model did not get it."
 DENIED = "{count} results of searches are of hosts that the workspace denies; the model did not get them."
 
@@ -49,7 +57,8 @@ class Toolbox:
 
     `approval`: names of those whose calls `gate` decides about, which a person may have to allow. `notes`: sentences
     for people about tools that should be there and are not. `external`: tools that the calling program runs itself; a
-    call of one ends the turn. `web`: whether tools that reach out are offered.
+    call of one ends the turn. `web`: whether tools that reach out are offered. `reader`: reads on in results that were
+    shortened; it is among the tools where one of them gives such.
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -59,6 +68,7 @@ class Toolbox:
     gate: Gate | None = None
     external: tuple[ToolDefinition, ...] = ()
     web: bool = True
+    reader: ReadResult | None = None
 
     @property
     def all_notes(self) -> Sequence[str]:
@@ -120,7 +130,17 @@ def toolbox_for(
     tools = {guidance.name: tool for guidance, tool in offered}
     asking = frozenset({OPEN_GUIDANCE.name}) & set(tools)
     notes = tuple(_missing(persona, tools, chosen, web=web))
-    return Toolbox(tools, tuple(guidance for guidance, _ in offered), notes, asking, gate, web=web)
+    guidance = tuple(guidance for guidance, _ in offered)
+    box = Toolbox(tools, guidance, notes, asking, gate, web=web, reader=ReadResult(conversation))
+    return _with_reader(box) if asking else box
+
+
+def _with_reader(box: Toolbox) -> Toolbox:
+    """With the tool that reads on in shortened results, last of the product's own."""
+    if box.reader is None or READ_RESULT_GUIDANCE.name in box.tools:
+        return box
+    tools = {**box.tools, READ_RESULT_GUIDANCE.name: box.reader}
+    return replace(box, tools=tools, guidance=(*box.guidance, READ_RESULT_GUIDANCE))
 
 
 def _missing(
@@ -196,8 +216,10 @@ def with_known_tools(box: Toolbox, persona: Persona | None, model: Model, rights
     box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
-    offered = [(server, _unknown(server.name) if tools is None else tools) for server, tools in known_tools()]
-    return _with(box, allowed, [(server, _kept_in(server, box) or tools) for server, tools in offered])
+    answers: list[tuple[Server, Listing | str]] = []
+    for server, listing in known_tools():
+        answers.append((server, _kept_in(server, box) or (_unknown(server.name) if listing is None else listing)))
+    return _with(box, allowed, answers)
 
 
 async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> Toolbox:
@@ -207,8 +229,8 @@ async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model,
         return box
     wanted = _servers(allowed)
     servers = [server for server in await on_database(tool_servers) if server.name in wanted]
-    found = list(zip(servers, await asyncio.gather(*(_listed(server, box) for server in servers)), strict=True))
-    return _with(box, allowed, found)
+    answers = await asyncio.gather(*(_listed(server, box) for server in servers))
+    return _with(box, allowed, list(zip(servers, answers, strict=True)))
 
 
 def _allowed(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> tuple[Toolbox, list[str]]:
@@ -236,37 +258,80 @@ def _kept_in(server: Server, box: Toolbox) -> str:
     return "" if box.web or not server.reaches_out else WEB_OFF.format(names=f"{server.name}{SEPARATOR}*")
 
 
-async def _listed(server: Server, box: Toolbox) -> list[ServerTool] | str:
+async def _listed(server: Server, box: Toolbox) -> Listing | str:
     """What it offers now; or the sentence that says why there is nothing."""
     if why := _kept_in(server, box):
         return why
     try:
-        offered = await tools_of(server)
+        listing = await tools_of(server)
     except ServerFailed as failure:
         logger.warning("no tools from server %s: %s", server.name, failure)
         return str(failure)
-    await on_database(remember_tools, server, offered)
-    return offered
+    await on_database(remember_listing, server, listing)
+    return listing
 
 
-def _with(box: Toolbox, allowed: Sequence[str], found: Sequence[tuple[Server, Sequence[ServerTool] | str]]) -> Toolbox:
-    """With those of the servers' tools that the persona may call, by server and name; a sentence becomes a note."""
-    wanted = _servers(allowed)
-    missing = sorted(wanted - {server.name for server, _ in found})
+def _with(box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[Server, Listing | str]]) -> Toolbox:
+    """With those of the servers' tools that the persona may call, by server and name; a sentence becomes a note.
+
+    They have no guidance: their descriptions, which the model gets with their definitions, say when to call them.
+    """
+    servers = _servers(allowed)
+    missing = sorted(servers - {server.name for server, _ in answers})
     notes = [*box.notes, *(f"The tool server {name} is not set up or switched off." for name in missing)]
-    tools, guidance, approval = dict(box.tools), list(box.guidance), set(box.approval)
-    for server, offered in found:
-        if server.name not in wanted:
+    offered: dict[str, ServerTool] = {}
+    approval = set(box.approval)
+    for server, answer in answers:
+        if server.name not in servers:
             continue
-        if isinstance(offered, str):
-            notes.append(offered)
+        if isinstance(answer, str):
+            notes.append(answer)
             continue
         every = f"{server.name}{SEPARATOR}*" in allowed
-        for tool in sorted(offered, key=lambda tool: tool.definition.name):
+        listed = {tool.definition.name for tool in answer.tools}
+        problems = {each.name: each for each in answer.problems}
+        for problem in answer.problems:
+            if every or problem.name in allowed:
+                sentence = TOOL_IN_PART if problem.offered else TOOL_LEFT_OUT
+                notes.append(sentence.format(name=problem.name, reason=problem.reason))
+        named = [name for name in allowed if _servers([name]) == {server.name} and not name.endswith("*")]
+        gone = [name for name in named if name not in listed and name not in problems]
+        notes += [TOOL_GONE.format(server=server.name, name=name) for name in gone]
+        for tool in sorted(answer.tools, key=lambda tool: tool.definition.name):
             name = tool.definition.name
-            if not every and name not in allowed:
-                continue
-            tools[name] = tool
-            approval |= {name} if server.approval_required else set()
-            guidance.append(ToolGuidance(name, tool.definition.description.partition("\n")[0]))
-    return replace(box, tools=tools, guidance=tuple(guidance), notes=tuple(notes), approval=frozenset(approval))
+            if every or name in allowed:
+                offered[name] = tool
+                approval |= {name} if server.approval_required else set()
+    box = _with_reader(box) if offered else box
+    return replace(box, tools={**box.tools, **offered}, notes=tuple(notes), approval=frozenset(approval))
+
+
+def within_limit(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox:
+    """With as many tools as the model's provider takes, and a note that names the others.
+
+    First to go are those of servers that the persona takes as a whole, then those that it names, then the product's
+    own; those of the calling program are always sent.
+    """
+    limit = model.provider.tool_limit
+    if limit is None or len(box.definitions) <= limit:
+        return box
+    named = frozenset(persona.tools) if persona is not None else frozenset()
+
+    def rank(name: str) -> int:
+        return 0 if not isinstance(box.tools[name], ServerTool) else 1 if name in named else 2
+
+    first = sorted(box.tools, key=rank)  # a stable sort: tools of one rank keep their order
+    kept = set(first[: max(0, limit - len(box.external))])
+    over = [name for name in box.tools if name not in kept]
+    return without_tools(box, over, TOO_MANY_TOOLS.format(limit=limit, count=len(over), names=", ".join(over)))
+
+
+def without_tools(box: Toolbox, names: Collection[str], note: str) -> Toolbox:
+    """Without these tools; the note says why."""
+    return replace(
+        box,
+        tools={name: tool for name, tool in box.tools.items() if name not in names},
+        guidance=tuple(each for each in box.guidance if each.name not in names),
+        notes=(*box.notes, note),
+        approval=box.approval - {*names},
+    )

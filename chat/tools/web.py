@@ -29,7 +29,6 @@ class Numbered:
         self.tool, self.conversation, self.gate = tool, conversation, gate
         self.definition = tool.definition
         self.timeout = tool.timeout
-        self.max_characters = 2 * tool.max_characters  # the tool keeps its own cap; JSON with its escapes is longer
 
     def label(self, arguments: Mapping[str, Any]) -> str:
         return self.tool.label(arguments)

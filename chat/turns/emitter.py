@@ -161,6 +161,7 @@ class Answer:
         self.sources.learn(documents)
         payload = {"text": run.text, "error": run.error, "arguments": run.call.arguments, "documents": documents}
         payload["outgoing"] = list(run.data.get("outgoing", ()))
+        payload["stored"] = asdict(run.result) if run.result is not None else {}
         self.emit(EventType.TOOL_CALL_RESULT, part=self._count, call=id_, **payload)
 
     def begun(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, str]:
@@ -283,7 +284,6 @@ class Guarded:
         self.definition = tool.definition
         # Never the first to end: the wait and the tool have time limits of their own.
         self.timeout = settings.APPROVAL_SECONDS + tool.timeout + 60.0
-        self.max_characters = 2 * tool.max_characters  # as the tool's own cap adds a line
 
     def label(self, arguments: Mapping[str, Any]) -> str:
         return self._tool.label(arguments)

@@ -15,6 +15,7 @@ from accounts.access.rights import rights_of
 from chat.citations.judging import checked
 from chat.citations.services import check
 from chat.context import cache
+from chat.context.results import ResultRoom
 from chat.models import Message as MessageRow
 from chat.models import ModelCall, SummaryJob, Turn
 from chat.models.queries import claim
@@ -30,6 +31,7 @@ from chat.realtime.events import Event, EventType
 from chat.rendering import references
 from chat.summaries import due
 from chat.tools.files import SEARCH_GUIDANCE
+from chat.tools.results import ResultKeeper
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
@@ -138,6 +140,7 @@ class _Run:
         self.turn = turn
         self._claimed, self._why = claimed, why
         self.answer = Answer(str(turn.pk))
+        self._results = ResultKeeper(turn.conversation, turn.answer_id)
         self.reports: list[CallReport] = []
         self._sent = Sent(0)  # by the newest call
         self._cut: Cut | None = None  # of a server that did not read the whole prompt
@@ -204,7 +207,7 @@ class _Run:
             else:
                 await self._begin(self._claimed)
             cycles = self.context.profile.max_cycles
-            async with aclosing(agent_loop.run(self._prepare, max_cycles=cycles)) as events:
+            async with aclosing(agent_loop.run(self._prepare, self._results, max_cycles=cycles)) as events:
                 async for event in events:
                     await self._take_note(event)
                     self.answer.add(event)
@@ -220,7 +223,7 @@ class _Run:
     async def _take_note(self, event: LoopEvent) -> None:
         """What an event means for the report, for the row of the model, and for later steps."""
         if isinstance(event, ParametersLeftOut):
-            self.reports[-1]["notes"].append(reports.left_out(event.names))
+            self.context, self._sent = reports.without(self.reports[-1], event, self.context, self._sent)
             if STREAM in event.names:
                 await self._learn_fact("whole_answers")
         elif isinstance(event, TextBecameReasoning):
@@ -279,6 +282,8 @@ class _Run:
         prompt = planned.prompt
         self.answer.sources.learn(planned.documents.given)
         self.reports.append(report)
+        room = ResultRoom(prompt.report.limit, prompt.report.left)
+        self._results.begin_step(room, self.context.tokenizer, self.context.texts, report["notes"])
         self._store_reports()
         self.answer.emit(
             EventType.CONTEXT_REPORT,

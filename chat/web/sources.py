@@ -18,13 +18,13 @@ from django.utils.translation import gettext as _
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.citations.services import contents_in, in_words
-from chat.models import Conversation, Message
+from chat.models import Conversation, Message, ToolResult
 from chat.models.conversation_state import visible_conversation, visible_message
 from chat.models.tree import branch_rows
 from chat.rendering.references import CITED, Source
 from chat.web.messages import sources_of, titles_of
 from core.errors import NotFound
-from core.requests import with_row
+from core.requests import get_or_404, with_row
 from files.models import File, FileText
 
 PASSAGE = 600  # characters of one passage
@@ -215,3 +215,14 @@ def as_written(request: Request, message: Message) -> HttpResponse:
 
 def _panel(request: Request, context: dict[str, object]) -> HttpResponse:
     return render(request, "chat/_sources.html" if request.htmx else "chat/sources.html", context)
+
+
+def _visible_result(user: User, pk: object) -> ToolResult:
+    """Raises `NotFound`."""
+    return get_or_404(ToolResult.objects.visible_to(user).filter(message__deleted=None), pk, "result")
+
+
+@with_row(_visible_result, "GET")
+def tool_result(request: Request, result: ToolResult) -> HttpResponse:
+    """What is kept of a tool's result that the model got in part, as plain text."""
+    return HttpResponse(result.text, content_type="text/plain; charset=utf-8")

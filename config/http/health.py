@@ -15,6 +15,8 @@ from accounts.models.workspace import workspace_as_last_read
 from config.http.problems import Request, foreseen, is_api, json_problem, page_problem
 from core import background
 from core.errors import ProductError
+from core.permissions import signed_out
+from core.requests import awaits_fragment
 
 
 def livez(request: HttpRequest) -> HttpResponse:
@@ -64,6 +66,15 @@ def not_found(request: HttpRequest, exception: Any) -> HttpResponse:
     return render(request, "404.html", status=404)
 
 
+def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Return the page that says it was open too long, or for a script the sentence that says so."""
+    if not awaits_fragment(request):
+        return render(request, "403_csrf.html", status=403)
+    sentence = "This page was open too long. What you have written is kept here; reload the page and send it again."
+    error = ProductError("csrf_failed", sentence, status=403) if request.user.is_authenticated else signed_out()
+    return page_problem(cast("Request", request), error)
+
+
 def failed(request: HttpRequest) -> HttpResponse:
     """What was raised outside of views, which Django handles here, is told in words where it is foreseen: no connection
     to the database was free for whom a middleware wanted to look up. Else the number is told that finds it in
@@ -72,7 +83,7 @@ def failed(request: HttpRequest) -> HttpResponse:
     error = foreseen(raised) if isinstance(raised, Exception) else raised
     if not isinstance(error, ProductError):
         number = getattr(request, "request_id", "")
-        if not (is_api(request.path) or getattr(request, "htmx", False)):
+        if not (is_api(request.path) or awaits_fragment(request)):
             return HttpResponseServerError(render_to_string("500.html", {"request_id": number}))
         detail = f"Something went wrong here. If it happens again, tell your administrator the number {number}."
         error = ProductError("internal_error", detail, status=500)

@@ -19,7 +19,7 @@ from chat.openai_api.errors import refusal
 from config.http.patience import Silent
 from core.errors import ProductError
 from core.i18n import translated
-from core.requests import with_headers
+from core.requests import awaits_fragment, with_headers
 
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
@@ -87,9 +87,9 @@ def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
 
 
 def page_problem(request: Request, error: ProductError) -> HttpResponse:
-    """For htmx a fragment that goes where problems are shown; the draft on the page is not touched."""
+    """Return a page, or for a script a fragment that goes where problems are shown; the text on the page stays."""
     context = {"code": error.code, "detail": error.detail, "title": gettext(TITLES.get(error.status, _("Error")))}
-    if request.htmx:
+    if awaits_fragment(request):
         response = render(request, "ui/_problem.html", context, status=error.status)
         response["HX-Retarget"], response["HX-Reswap"] = "#problem", "innerHTML"
         response["HX-Reselect"] = ".problem"  # whatever the element selects of other answers

@@ -1,7 +1,7 @@
 """What turns texts into vectors of length 1: the bundled word vectors, or any OpenAI-compatible `/embeddings`."""
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +25,9 @@ Vector = npt.NDArray[np.float32]
 
 BUNDLED_NAME = "Bundled"
 BUNDLED_BATCH = 32  # texts; they are padded to the longest of a batch
+# The bundled embedder takes about 2 kB of memory for each token of a padded batch, and a token may be one character.
+BATCH_CHARACTERS = 32_768
+LONGEST_TEXT = 65_536  # characters of one text that it reads
 NAME = 2  # words that a name in capitals has at most
 REMOTE_BATCH = 64
 PATIENT, HURRIED = 60.0, 5.0  # seconds for an answer: while a file is indexed; while somebody waits for results
@@ -87,7 +90,10 @@ def bundled(texts: Sequence[str]) -> list[Vector | None]:
 
 
 class _Bundled:
+    """Embed one batch at a time in each process, whoever asks: memory does not grow with texts or callers."""
+
     _lock = threading.Lock()
+    _turn = threading.Lock()
     _model: Any = None
 
     @classmethod
@@ -104,11 +110,26 @@ class _Bundled:
         # Batches of like length: a short text costs as much as the longest it is padded to.
         order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
         vectors: list[Vector | None] = [None] * len(texts)
-        if order:
-            found = self._loaded().embed([_small(texts[at]) for at in order], batch_size=BUNDLED_BATCH)
-            for at, vector in zip(order, found, strict=True):
+        for batch in batches(order, texts):
+            read_texts = [_small(texts[at][:LONGEST_TEXT]) for at in batch]
+            with self._turn:
+                rows = self._loaded().embed(read_texts, batch_size=len(batch))
+            for at, vector in zip(batch, rows, strict=True):
                 vectors[at] = _unit(vector)
         return vectors
+
+
+def batches(order: Sequence[int], texts: Sequence[str]) -> Iterator[list[int]]:
+    """Split the indexes of texts, shortest text first, so that no padded batch is over its bounds."""
+    batch: list[int] = []
+    for at in order:
+        padded = (len(batch) + 1) * min(len(texts[at]), LONGEST_TEXT)
+        if batch and (len(batch) == BUNDLED_BATCH or padded > BATCH_CHARACTERS):
+            yield batch
+            batch = []
+        batch.append(at)
+    if batch:
+        yield batch
 
 
 def _small(text: str) -> str:

@@ -9,7 +9,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import Q, TextChoices
+from django.db.models import Q, TextChoices, Value
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
@@ -18,6 +18,8 @@ from core.net.url_safety import is_http
 from llm.providers import OPENAI_URL
 from llm.types.model_call import Prices
 
+# Tools in one request, by the kind of the provider: what OpenAI's API takes, and with it Azure, Groq and others.
+KNOWN_TOOL_LIMITS = {"openai": 128, "responses": 128}
 UNKNOWN_WINDOW = 4096  # tokens; small enough for every model in use, and the admin shows a warning
 
 
@@ -52,6 +54,13 @@ class Provider(models.Model):
         validators=[MinValueValidator(1)],
         help_text="Seconds without a byte from the provider after which an answer is given up.",
     )
+    max_tools = models.PositiveIntegerField(
+        "most tools",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Tools that one request may define. Empty: 128 with OpenAI's protocols, any number with the others.",
+    )
     created = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -59,6 +68,11 @@ class Provider(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def tool_limit(self) -> int | None:
+        """How many tools one request may define; None where no limit is known."""
+        return self.max_tools or KNOWN_TOOL_LIMITS.get(self.kind)
 
     @property
     def protocol(self) -> str:
@@ -388,6 +402,10 @@ class ToolServer(models.Model):
         "without them.",
     )
     tools = models.JSONField(null=True, editable=False)  # as last listed, see `llm.tools.mcp.as_stored`
+    # Of the same list, as `llm.tools.servers.ToolProblem`.
+    problems: "models.JSONField[Any, Any]" = models.JSONField(
+        default=list, db_default=Value([], models.JSONField()), editable=False
+    )
     enabled = models.BooleanField(default=True)
     created = models.DateTimeField(auto_now_add=True)
 

@@ -198,12 +198,63 @@ def from_answer(status: int, headers: Mapping[str, str], body: bytes, api_key: s
         said = json.loads(body)
     except (ValueError, RecursionError):
         said = None  # an HTML page of a proxy, for example: nothing to quote
-    return _judged(_report(said, status), api_key, _retry_after(headers))
+    error = _judged(_report(said, status), api_key, _retry_after(headers))
+    if error.code == "bad_model_request":
+        error.refused_tools, error.most_tools = refused_tools(said), most_tools(said)
+    return error
 
 
 def from_event(body: Any, api_key: str) -> ModelError:
     """For an error object in the middle of a stream. Without a better reason the provider failed: worth another try."""
     return _judged(_report(body, None), api_key, None)
+
+
+_PLACE_OF_TOOL = (
+    re.compile(r"\btools\[\d+\]\.function_declarations\[(\d+)\]"),  # Google
+    re.compile(r"\btools(?:\[|\.)(\d+)\b"),  # OpenAI and Groq in brackets, Anthropic with a dot
+)
+_NAME_OF_TOOL = re.compile(
+    r"(?:\bfunctions?|\btools?)(?: name)?:? ['\"`“‘]?([A-Za-z0-9_-]{1,64})['\"`”’]?(?=[\s:;,.(]|$)", re.IGNORECASE
+)
+_MOST_TOOLS = re.compile(
+    r"tools['\"`]?:? array too long\. Expected an array with maximum length (\d+)"  # OpenAI
+    r"|(?:maximum|at most|up to|no more than|limit of)(?: number of)?\D{0,20}(\d+) (?:tools|functions)"
+    r"|(?:maximum|max) (?:number of )?(?:tools|functions)\D{1,40}?(\d+)",
+    re.IGNORECASE,
+)
+MAX_WORDS = 20_000  # characters of an error that are searched for tools
+MAX_DEPTH = 8  # of its JSON
+
+
+def refused_tools(body: Any) -> frozenset[str | int]:
+    """Return what an error says of tools that it refuses: names, and numbers in the request's list, from 0.
+
+    A name may be any word after “function” or “tool”: the caller looks whether the request has such a tool.
+    """
+    words = _words(body)
+    numbers = next(filter(None, (pattern.findall(words) for pattern in _PLACE_OF_TOOL)), [])
+    return frozenset((*_NAME_OF_TOOL.findall(words), *(int(number) for number in numbers if len(number) < 5)))
+
+
+def most_tools(body: Any) -> int | None:
+    """Return how many tools an error says that a request may have."""
+    match = _MOST_TOOLS.search(_words(body))
+    return int(next(number for number in match.groups() if number)[:6]) if match else None
+
+
+def _words(body: Any, depth: int = 0) -> str:
+    """All texts of an error's JSON, the places that validators give as lists joined by dots."""
+    if isinstance(body, str):
+        return body[:MAX_WORDS]
+    if depth >= MAX_DEPTH:
+        return ""
+    if isinstance(body, Mapping):
+        return "\n".join(_words(each, depth + 1) for each in list(body.values())[:100])[:MAX_WORDS]
+    if isinstance(body, list):
+        if body and all(isinstance(each, str | int) for each in body):
+            return ".".join(str(each) for each in body[:100])[:MAX_WORDS]
+        return "\n".join(_words(each, depth + 1) for each in body[:100])[:MAX_WORDS]
+    return ""
 
 
 def _report(body: Any, status: int | None) -> _Report:

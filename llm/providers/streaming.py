@@ -25,6 +25,7 @@ from core.logs import tracing
 from core.logs.metrics import CALLS
 from llm.providers import errors
 from llm.providers.connection import FAILURES, Connection, failure, whole
+from llm.providers.tool_refusals import RefusedTools
 from llm.step_filters.pipeline import StepFilter
 from llm.step_filters.valid_calls import mended
 from llm.types.model_call import (
@@ -222,6 +223,7 @@ class StepReader(ABC):
 # memory of what was refused.
 
 MAX_REFUSALS = 8  # of one call, each of another parameter
+MAX_TOOL_REFUSALS = 16  # of one call, each of other tools
 
 REASONING = "reasoning of earlier steps"
 EFFORT = "reasoning_effort"
@@ -321,7 +323,7 @@ class HttpClient(ABC):
 
     def __init__(self, server: Connection, api_key: str) -> None:
         self._server, self._api_key = server, api_key
-        self._refused = Refused(self.unknown)
+        self._refused, self._refused_tools = Refused(self.unknown), RefusedTools()
         self._not_counting: dict[str, float] = {}  # models, and until when on the monotonic clock
 
     @abstractmethod
@@ -341,6 +343,7 @@ class HttpClient(ABC):
             return None
         try:
             asked, _ = self._refused.removed(replace(request, messages=mended(request.messages)))
+            asked = self._refused_tools.known_of(asked)
             async with asyncio.timeout(COUNT_PATIENCE):
                 if count := tokens(await self._count(asked)):
                     return count
@@ -374,8 +377,8 @@ class HttpClient(ABC):
             call.add_event("answers")
             logger.info("asked %s: it answers after %.2f s", request.model, time.monotonic() - began)
             try:
-                if left_out:
-                    yield ParametersLeftOut(left_out)
+                if left_out.names or left_out.tools:
+                    yield left_out
                 async with aclosing(_pieces(response, reader)) as pieces:
                     async for events in pieces:
                         for event in step.pass_on(events):
@@ -396,20 +399,32 @@ class HttpClient(ABC):
             CALLS.labels(self._server.host, request.model, outcome).inc()
             tracing.end(call, "" if outcome == "answered" else outcome)
 
-    async def _opened(self, request: ModelRequest) -> tuple[ClientResponse, tuple[str, ...]]:
+    async def _opened(self, request: ModelRequest) -> tuple[ClientResponse, ParametersLeftOut]:
         """The response, and what was left out of the request for its model's sake."""
         forgotten: tuple[str, ...] = ()
+        sent = known = self._refused_tools.known_of(request)
+        met: list[ModelError] = []
         while True:
-            asked, left_out = self._refused.removed(request)
+            asked, left_out = self._refused.removed(sent)
             try:
-                return await self._open(asked), left_out + forgotten
+                response = await self._open(asked)
             except ModelError as refusal:
                 if refusal.code == "reasoning_refused" and REASONING not in forgotten:
-                    request, forgotten = without(request, REASONING), (*forgotten, REASONING)
-                elif refusal.parameter == STREAM and request.streaming:
-                    request, forgotten = replace(request, streaming=False), (*forgotten, STREAM)
+                    sent, forgotten = without(sent, REASONING), (*forgotten, REASONING)
+                elif refusal.parameter == STREAM and sent.streaming:
+                    sent, forgotten = replace(sent, streaming=False), (*forgotten, STREAM)
                 elif not self._learn(asked, refusal):
-                    raise
+                    fewer = self._refused_tools.without(sent, refusal)
+                    if len(met) >= MAX_TOOL_REFUSALS or fewer == sent:
+                        raise
+                    sent = fewer
+                    met.append(refusal)
+                continue
+            if met:
+                self._refused_tools.remember(known, met, sent)
+            names = {each.name for each in sent.tools}
+            lost = tuple(each.name for each in request.tools if each.name not in names)
+            return response, ParametersLeftOut(left_out + forgotten, lost)
 
     async def close(self) -> None:
         await self._server.close()

@@ -1,41 +1,42 @@
 """Tools of MCP servers, over streamable HTTP or over the standard streams of a process.
 
 Each call makes a session of its own: nothing has to be kept alive between the steps of a turn, and a server that has
-failed once is simply asked again.
+failed once is simply asked again. What a server lists is taken tool by tool: one that cannot be offered is left out
+and named, the others stay.
 """
 
 import asyncio
+import hashlib
 import json
-import logging
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any
 
 from core.text import clean
-from llm.tools.servers import Server, ServerFailed
+from llm.tools.mcp_schemas import BadSchema, repaired
+from llm.tools.servers import Server, ServerFailed, ToolProblem
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput
 
-MAX_TOOLS = 64  # of one server
+# Bounds against abuse; no server in use comes near them.
+MAX_TOOLS = 1_000  # of one server
+MAX_DESCRIPTION = 20_000  # characters
+MAX_LISTING = 4_000_000  # characters of all definitions of one server
 MAX_NAME = 64  # characters, what every provider takes
-MAX_DESCRIPTION = 2_000
-MAX_SCHEMA = 20_000  # characters of JSON
 LIST_TIMEOUT = 15.0
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
-
-logger = logging.getLogger(__name__)
+_SIGN = 8  # characters that tell two names apart
 
 
 class ServerTool:
     """One tool of a server."""
 
-    def __init__(self, server: Server, name: str, definition: ToolDefinition, *, max_characters: int = 40_000) -> None:
+    def __init__(self, server: Server, name: str, definition: ToolDefinition) -> None:
         self._server, self.served_as = server, name
         self.definition = definition
         self.timeout = server.timeout
-        self.max_characters = max_characters
 
     def label(self, arguments: Mapping[str, Any]) -> str:
         return f"Asking {self._server.name}: {self.served_as[:100]}"
@@ -50,27 +51,73 @@ class ServerTool:
             return ToolOutput(str(failure), error=True)
 
 
-async def tools_of(server: Server) -> list[ServerTool]:
-    """The server's tools, named `server__tool`. Raises `ServerFailed`."""
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tools of a server, named `server__tool`, and those that are not offered as it lists them."""
 
+    tools: Sequence[ServerTool] = ()
+    problems: Sequence[ToolProblem] = ()
+
+
+async def tools_of(server: Server) -> Listing:
+    """Ask a server for its tools. Raises `ServerFailed`."""
     await _read_protocol()
     from llm.tools import mcp_client  # noqa: PLC0415 - read by `_read_protocol`, not at the start
 
-    try:
-        async with asyncio.timeout(LIST_TIMEOUT):
-            found = await mcp_client.listed(server, MAX_TOOLS)
-    except TimeoutError as error:
-        raise ServerFailed(f"{server.name} did not list its tools within {LIST_TIMEOUT:g} seconds.") from error
+    raw = await mcp_client.listed(server, MAX_TOOLS, LIST_TIMEOUT)
+    # In a thread: a long list takes a part of a second, and every other answer waits for this loop.
+    return await asyncio.to_thread(listing_of, server, raw)
+
+
+def listing_of(server: Server, raw: Sequence[Any]) -> Listing:
+    """Return the tools of a list as the server wrote it, each by itself: a bad one costs no other."""
     tools: dict[str, ServerTool] = {}
-    for tool in found:
-        name = _FORBIDDEN.sub("_", f"{server.name}__{tool.name}")[:MAX_NAME]
-        if len(json.dumps(tool.input_schema)) > MAX_SCHEMA or name in tools:
-            logger.warning("tool %r of server %s left out: its schema is too long or its name taken", name, server.name)
+    problems: list[ToolProblem] = []
+    served: set[str] = set()
+    characters = 0
+    for number, each in enumerate(raw[:MAX_TOOLS], 1):
+        served_as = each.get("name") if isinstance(each, Mapping) else None
+        if not isinstance(served_as, str) or not served_as.strip():
+            problems.append(ToolProblem(f"tool {number}", "It has no name."))
             continue
-        schema = {"properties": {}, **tool.input_schema, "type": "object"}
-        definition = ToolDefinition(name, clean(tool.description or tool.title or tool.name)[:MAX_DESCRIPTION], schema)
-        tools[name] = ServerTool(server, tool.name, definition)
-    return list(tools.values())
+        name = _name(server, served_as, tools)
+        if served_as in served:
+            problems.append(ToolProblem(name, "The server lists two tools of this name; the first is offered."))
+            continue
+        served.add(served_as)
+        try:
+            schema = repaired(each.get("inputSchema"))
+        except BadSchema as error:
+            problems.append(ToolProblem(name, str(error)))
+            continue
+        description = _description(each, served_as)
+        characters += len(description) + len(json.dumps(schema))
+        if characters > MAX_LISTING:
+            reason = f"The list of this server is longer than {MAX_LISTING:,} characters; this tool is beyond that."
+            problems.append(ToolProblem(name, reason))
+            continue
+        if len(description) > MAX_DESCRIPTION:
+            reason = f"Its description has {len(description):,} characters; the first {MAX_DESCRIPTION:,} are sent."
+            problems.append(ToolProblem(name, reason, offered=True))
+        tools[name] = ServerTool(server, served_as, ToolDefinition(name, description[:MAX_DESCRIPTION], schema))
+    if len(raw) > MAX_TOOLS:
+        reason = f"The server lists more than {MAX_TOOLS:,} tools; those beyond are not read."
+        problems.append(ToolProblem(f"{server.name}: more tools", reason))
+    return Listing(list(tools.values()), problems)
+
+
+def _name(server: Server, served_as: str, others: Mapping[str, ServerTool]) -> str:
+    """What models know the tool by. Where another one has that name already, a sign of its own tells it apart."""
+    name = _FORBIDDEN.sub("_", f"{server.name}__{served_as}")[:MAX_NAME]
+    if name in others and others[name].served_as != served_as:
+        sign = hashlib.sha256(served_as.encode(errors="replace")).hexdigest()[:_SIGN]
+        name = f"{name[: MAX_NAME - _SIGN - 1]}_{sign}"
+    return name
+
+
+def _description(tool: Mapping[str, Any], served_as: str) -> str:
+    texts = (tool.get("description"), tool.get("title"), served_as)
+    return next(clean(each) for each in texts if isinstance(each, str) and each)
 
 
 def as_stored(tools: Iterable[ServerTool]) -> list[dict[str, Any]]:
@@ -83,6 +130,11 @@ def stored_tools(server: Server, listing: Iterable[Mapping[str, Any]]) -> list[S
         ServerTool(server, each["tool"], ToolDefinition(each["name"], each["description"], each["parameters"]))
         for each in listing
     ]
+
+
+def stored_problems(problems: Iterable[Mapping[str, Any]]) -> list[ToolProblem]:
+    """From the JSON of `ToolProblem`s."""
+    return [ToolProblem(each["name"], each["reason"], each["offered"]) for each in problems]
 
 
 async def _read_protocol() -> None:

@@ -22,7 +22,7 @@ _WEB_PAGES = ("text/html", "application/xhtml+xml")
 MEDIA_TYPES = (*_WEB_PAGES, "text/plain", "text/markdown", "text/x-markdown", "application/json")
 MAX_PAGE = 2_000_000  # bytes of text; what lies beyond is cut off
 MAX_FILE = 20_000_000  # bytes of what only makes sense whole
-CUT = "\n[… The page goes on; only its beginning is here. …]"
+CUT = f"\n[… The page is longer than {MAX_PAGE // 1_000_000} MB; only its beginning was fetched. …]"
 
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
@@ -43,12 +43,12 @@ _DEFINITION = ToolDefinition(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`url` is the one after redirects; `truncated`: the text is only the beginning, and says so at its end."""
+    """`url` is the one after redirects; `partial`: the text is only the beginning, and says so at its end."""
 
     url: str
     title: str
     text: str
-    truncated: bool
+    partial: bool
 
 
 class OpenUrlTool:
@@ -64,7 +64,6 @@ class OpenUrlTool:
         self,
         fetcher: Fetcher | None = None,
         *,
-        max_characters: int = 40_000,
         readers: Mapping[str, Callable[[bytes], str]] = MappingProxyType({}),
         follow: Follow | None = None,
     ) -> None:
@@ -73,7 +72,6 @@ class OpenUrlTool:
         self._readers = readers
         self._accepted = {**dict.fromkeys(MEDIA_TYPES, MAX_PAGE), **dict.fromkeys(readers, MAX_FILE)}
         self.timeout = self._fetcher.timeout + (50 if readers else 5)  # to read what was fetched
-        self.max_characters = max_characters
 
     def label(self, arguments: Mapping[str, Any]) -> str:
         return f"Opening {_url_of(arguments).host[:100]}"
@@ -85,7 +83,8 @@ class OpenUrlTool:
         except Refused as refusal:
             return ToolOutput(str(refusal), error=True)
         document = {"id": page.url, "title": page.title, "metadata": page.url, "text": page.text}
-        return ToolOutput(f"{page.title}\n{page.url}\n\n{page.text}", {"documents": [document]})
+        text = f"{page.title}\n{page.url}\n\n{page.text}"
+        return ToolOutput(text, {"documents": [document]}, whole=page.text, partial=page.partial)
 
     async def open(self, url: httpx2.URL) -> Page:
         """Raises `Refused`."""
@@ -94,13 +93,7 @@ class OpenUrlTool:
         title, text = await asyncio.to_thread(self._read, fetched)
         if not text:
             raise Refused("The page holds no text. It may be made by a script, which is not run.")
-        title = title[:MAX_TITLE] or fetched.url
-        # The plain form, with title and URL above, stays within the cap too.
-        room = max(0, self.max_characters - len(title) - len(fetched.url) - len("\n\n\n"))
-        truncated = fetched.cut or len(text) > room
-        if truncated:
-            text = text[: max(0, room - len(CUT))] + CUT
-        return Page(fetched.url, title, text, truncated)
+        return Page(fetched.url, title[:MAX_TITLE] or fetched.url, text + (CUT if fetched.cut else ""), fetched.cut)
 
     def _read(self, fetched: Fetched) -> tuple[str, str]:
         """Title, which may be empty, and text."""

@@ -1,11 +1,20 @@
-"""What a tool server is, and that it failed."""
+"""Tool servers: how one is reached, what it lists, and why it failed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
 class ServerFailed(Exception):
-    """The sentence is for the model and for people; the cause is in the log."""
+    """A tool server that cannot be used.
+
+    The text is for the model and for people who cannot change the server. `code` and `advice` are for administrators:
+    the cause, and a sentence that says what to do about it. Neither holds a secret.
+    """
+
+    def __init__(self, sentence: str, code: str = "tool_server_failed", advice: str = "") -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.advice = advice or sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +32,12 @@ class Server:
     timeout: float = 60.0  # seconds for a call
     approval_required: bool = False
     reaches_out: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProblem:
+    """A tool that is not offered as the server lists it, and the reason. `offered`: only a part of it is missing."""
+
+    name: str
+    reason: str
+    offered: bool = False

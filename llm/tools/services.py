@@ -1,7 +1,7 @@
 """Every change to the services that tools use, and the tools made from them."""
 
 import asyncio
-from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Literal
 
 from django.contrib.auth.models import AbstractUser
@@ -15,7 +15,7 @@ from core.net.addresses import HostLists
 from core.net.url_safety import Refused
 from core.permissions import require_right, require_store
 from llm.models import ToolServer, WebAccess, WebSearch
-from llm.tools.mcp import ServerTool, as_stored, stored_tools, tools_of
+from llm.tools.mcp import Listing, as_stored, stored_problems, stored_tools, tools_of
 from llm.tools.servers import Server, ServerFailed
 from llm.tools.web_search import SearchService, WebSearchTool
 
@@ -87,15 +87,23 @@ def tool_servers() -> list[Server]:
     return [_server(row) for row in ToolServer.objects.filter(enabled=True)]
 
 
-def known_tools() -> list[tuple[Server, list[ServerTool] | None]]:
-    """The enabled servers, by name, with the tools that each listed last; None for one that was never asked."""
-    rows = ToolServer.objects.filter(enabled=True)
-    return [(_server(row), None if row.tools is None else stored_tools(_server(row), row.tools)) for row in rows]
+def known_tools() -> list[tuple[Server, Listing | None]]:
+    """The enabled servers, by name, with what each listed last; None for one that was never asked."""
+    return [(_server(row), listing_known_of(row)) for row in ToolServer.objects.filter(enabled=True)]
 
 
-def remember_tools(server: Server, tools: Sequence[ServerTool]) -> None:
-    """Keeps what it lists, so that a plan can count it without asking."""
-    ToolServer.objects.filter(name=server.name).exclude(tools=(listing := as_stored(tools))).update(tools=listing)
+def listing_known_of(row: ToolServer) -> Listing | None:
+    """Return what the server listed last; None where it was never asked."""
+    if row.tools is None:
+        return None
+    return Listing(stored_tools(_server(row), row.tools), stored_problems(row.problems))
+
+
+def remember_listing(server: Server, listing: Listing) -> None:
+    """Keep what a server lists, so that a plan can count it without asking."""
+    tools, problems = as_stored(listing.tools), [asdict(each) for each in listing.problems]
+    changed = ToolServer.objects.filter(name=server.name).exclude(tools=tools, problems=problems)
+    changed.update(tools=tools, problems=problems)
 
 
 @transaction.atomic
@@ -108,24 +116,21 @@ def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: s
         raise ProductError("superuser_only", "Only a superuser can change tool servers. Ask one to do it.", status=403)
     if api_key is not None:
         tool_server.api_key = api_key
-    tool_server.tools = None  # what it listed may have been another server's
+    tool_server.tools, tool_server.problems = None, []  # what it listed may have been another server's
     before = stored(tool_server)
     tool_server.save()
     record_saved(user=user, kind="tool_server", row=tool_server, before=before, name=tool_server.name)
 
 
-def try_tool_server(*, tool_server: ToolServer) -> list[str]:
-    """The names of its tools. Raises `ProductError` with what an administrator can do about it."""
-
-    async def ask() -> list[ServerTool]:
-        return await tools_of(_server(tool_server))
-
+def try_tool_server(*, tool_server: ToolServer) -> Listing:
+    """Ask a server for its tools. Raises `ProductError` with the cause and what an administrator can do about it."""
+    server = _server(tool_server)
     try:
-        offered = asyncio.run(ask())
+        listing = asyncio.run(tools_of(server))
     except ServerFailed as failure:
-        raise ProductError("tool_server_failed", str(failure), status=502) from failure
-    remember_tools(_server(tool_server), offered)
-    return [tool.definition.name for tool in offered]
+        raise ProductError(failure.code, failure.advice, status=502) from failure
+    remember_listing(server, listing)
+    return listing
 
 
 def _server(row: ToolServer) -> Server:

@@ -117,10 +117,9 @@ class WebSearchTool:
 
     definition = _DEFINITION
 
-    def __init__(self, service: SearchService, *, hosts: HostLists = NO_LISTS, max_characters: int = 40_000) -> None:
+    def __init__(self, service: SearchService, *, hosts: HostLists = NO_LISTS) -> None:
         self._service, self._hosts = service, hosts
         self.timeout = service.timeout + 1  # each query says itself that it took too long
-        self.max_characters = max_characters
 
     def label(self, arguments: Mapping[str, Any]) -> str:
         queries = _queries_of(arguments)

@@ -47,11 +47,28 @@ class ReasoningState:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredResult:
+    """A tool's result that is too long for a prompt, or may become so, and what of it is stored.
+
+    `tokens` and `characters` are those of the whole, `kept` the characters that are stored under `id`, by which a model
+    reads on; without an id nothing is. `head` and `marker`: the characters of the text that stand before the marker in
+    it, and those of the marker; without a marker the text is whole.
+    """
+
+    tokens: int
+    characters: int
+    kept: int = 0
+    id: str = ""
+    head: int = 0
+    marker: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a prompt.
 
-    `images` only on user messages, `tool_calls` and `reasoning` only on assistant messages, `tool_call_id` only on
-    tool messages.
+    `images` only on user messages, `tool_calls` and `reasoning` only on assistant messages, `tool_call_id` and `result`
+    only on tool messages; `result` is for planning and is not sent.
     """
 
     role: Role
@@ -60,6 +77,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     reasoning: ReasoningState | None = None
+    result: StoredResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +139,7 @@ class ModelRequest:
     `cache_key` is the same for requests that share a beginning; `cache_points`: after so many messages the provider is
     asked to keep what it has read. `previous_answer`: the provider is asked why its cache does not serve what it was
     sent before it gave the answer of this id; empty: there is none yet, but it will be asked; None: it is not asked.
+    `needed_tools`: names of tools without which the call fails; others that a provider refuses are left out.
     """
 
     model: str
@@ -143,6 +162,7 @@ class ModelRequest:
     streaming: bool = True
     written_calls: bool = False
     untagged_reasoning: bool = False
+    needed_tools: frozenset[str] = frozenset()
 
 
 # Why a step ended. No end of an answer are: `length`, its greatest one, by the request's or the model's limit;
@@ -261,9 +281,13 @@ STREAM = "stream"  # among `ParametersLeftOut`: the answer was asked for whole
 
 @dataclass(frozen=True, slots=True)
 class ParametersLeftOut:
-    """The model refuses these parameters of the request, by their names in OpenAI's protocol, so they were not sent."""
+    """The model refuses these parameters of the request, by their names in OpenAI's protocol, so they were not sent.
+
+    `tools`: names of tools that its provider refuses, or for which it has no room.
+    """
 
     names: tuple[str, ...]
+    tools: tuple[str, ...] = ()
 
 
 # The part of a request that was not as before, so that the provider's cache could not serve what follows it.
@@ -318,13 +342,15 @@ class ToolRunStarted:
 class ToolRunFinished:
     """`text` is what the model will see, `data` what the page may show; `error` tells whether the tool failed.
 
-    The arguments of `call` are those the tool really used, which may be more than the model wrote.
+    The arguments of `call` are those the tool really used, which may be more than the model wrote. `result`: of a text
+    that is shortened or may become so.
     """
 
     call: ToolCall
     text: str
     error: bool
     data: Mapping[str, Any] = field(default_factory=dict)
+    result: StoredResult | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from llm.types.model_call import ToolCall, ToolDefinition
+from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
 
 MAX_ARGUMENTS = 65_536  # characters of JSON; more is a model gone wrong, not a request
 
@@ -17,20 +17,25 @@ class ToolOutput:
 
     `arguments`: what was really used, when that is more than the model wrote, as with expanded queries. The history
     then keeps these.
+
+    `whole`: what a model may read on in, where `text` has to be shortened; empty where it can call the tool again for
+    that. `partial`: the source has more than was received. `result`: how `text` was shortened, if it was.
     """
 
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)
     error: bool = False
     arguments: Mapping[str, Any] | None = None
+    whole: str = ""
+    partial: bool = False
+    result: StoredResult | None = None
 
 
 class Tool(Protocol):
-    """`timeout` in seconds; `max_characters` caps the text that goes back to the model."""
+    """`timeout` in seconds."""
 
     definition: ToolDefinition
     timeout: float
-    max_characters: int
 
     def label(self, arguments: Mapping[str, Any]) -> str:
         """What it is doing, for a person: "Searching 2 files"."""
@@ -57,16 +62,14 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Runs one tool under its caps. A failure becomes an output that tells the model what went wrong."""
+    """Run one tool under its time limit. A failure becomes an output that tells the model what went wrong.
+
+    A result is as long as the tool makes it: what of it a model is sent is for the caller to plan.
+    """
     try:
         async with asyncio.timeout(tool.timeout):
-            output = await tool.run(arguments)
+            return await tool.run(arguments)
     except TimeoutError:
         return ToolOutput(f"The tool gave no result within {tool.timeout:g} seconds.", error=True)
     except BadArguments as error:
         return ToolOutput(str(error), error=True)
-    if len(output.text) > tool.max_characters:
-        left_out = len(output.text) - tool.max_characters
-        text = f"{output.text[: tool.max_characters]}\n[… {left_out} characters left out …]"
-        return replace(output, text=text)
-    return output

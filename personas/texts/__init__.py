@@ -74,6 +74,10 @@ TEXTS = {
         "read_file",
         "Call it to read a page of a file that a search has found, or to read on where a passage ends.",
     ),
+    "guidance_read_result": _guidance(
+        "read_result",
+        "Call it for a part of a tool result that was shortened; the marker in the result names its id.",
+    ),
     "guidance_search_conversation": _guidance(
         "search_conversation",
         "Earlier messages were replaced by a summary. Call it before you answer a question on something said in them "
@@ -241,6 +245,14 @@ TEXTS = {
         "[… {tokens} tokens left out …]",
         may_have={"tokens": "how many are left out"},
         most=100,
+    ),
+    "tool_result_kept": Text(
+        CONVERSATION,
+        "In the middle of a shortened tool result that is kept",
+        "In the place of that marker where the whole result can be read on in with read_result.",
+        "[… {tokens} tokens left out; read_result with “{result}” gives any part of the whole …]",
+        may_have={"tokens": "how many are left out", "result": "the id by which it is read"},
+        most=200,
     ),
     "answer_stopped": Text(
         CONVERSATION,

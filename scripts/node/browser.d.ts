@@ -34,6 +34,7 @@ declare const mermaid: {
 };
 
 interface HTMLElementEventMap {
+  "htmx:sendError": CustomEvent<HtmxRequest>;
   "htmx:confirm": CustomEvent<HtmxRequest>;
   "htmx:beforeRequest": CustomEvent<HtmxRequest>;
   "htmx:beforeSend": CustomEvent<HtmxRequest>;

@@ -6,8 +6,9 @@
  * as long as nothing is written. What is sent while an answer is being written waits on the server until that is
  * complete. A draft is kept per conversation, in this browser, until it is sent.
  */
+import { draftOf, dropDraft, forget, keepDraft, refuse, restore } from "./drafts.js";
 import { isWritten } from "./morph.js";
-import { all, announce, around, DRAFT, find, need, opensElsewhere, parse, say } from "./page.js";
+import { all, announce, around, find, need, opensElsewhere, parse, say } from "./page.js";
 import { Attachments } from "./uploads.js";
 import { whoAnswers } from "./who.js";
 
@@ -31,7 +32,7 @@ export class Composer {
     this.text = need(HTMLTextAreaElement, "textarea", this.form);
     this.send = need(HTMLButtonElement, "#send", this.form);
     this.stop = need(HTMLButtonElement, "#stop", this.form);
-    this.draft = DRAFT + (conversation || "new");
+    this.draft = conversation || "new";
     this.sending = false;
     this.sent = "";
     this.answering = false;
@@ -41,7 +42,7 @@ export class Composer {
     this.whyNot = "";
     this.tell = tell;
     this.said = "";
-    if (!this.text.value) this.text.value = localStorage.getItem(this.draft) ?? "";
+    if (!this.text.value) this.text.value = draftOf(this.draft) ?? "";
     this.#renewKey();
     this.attachments = new Attachments(this.form, `${this.draft}:files`, () => this.#show());
     this.#listen(tell);
@@ -157,9 +158,7 @@ export class Composer {
 
   #typed() {
     if (!CSS.supports("field-sizing", "content")) this.#grow();
-    const draft = joined(this.sent, this.text.value);
-    if (draft) localStorage.setItem(this.draft, draft);
-    else localStorage.removeItem(this.draft);
+    keepDraft(this.draft, joined(this.sent, this.text.value));
     this.#show();
   }
 
@@ -219,8 +218,8 @@ export class Composer {
 
   /** What is being written is a draft of that conversation from here on. @param {string} address */
   #moveTo(address) {
-    localStorage.removeItem(this.draft);
-    this.draft = DRAFT + address.split("/").at(-2);
+    dropDraft(this.draft);
+    this.draft = address.split("/").at(-2) ?? "";
     this.attachments.keepAs(`${this.draft}:files`);
   }
 
@@ -443,11 +442,12 @@ async function askFor(address, take, back) {
   if (!response?.ok) return void back.focus();
   const dialog = need(HTMLDialogElement, "dialog", parse(await response.text()));
   const form = need(HTMLFormElement, "form", dialog);
-  const key = `${DRAFT}prompt:${form.dataset.fillForm}`;
+  const key = `prompt:${form.dataset.fillForm}`;
   const fields = all(HTMLTextAreaElement, "textarea", form);
   const choices = all(HTMLSelectElement, "select", form);
-  recall(key, [...fields, ...choices]);
   document.body.append(dialog);
+  restore(form);
+  recall(key, [...fields, ...choices]);
   /** @type {string | null} */
   let filled = null;
   dialog.addEventListener("close", () => {
@@ -469,8 +469,12 @@ async function askFor(address, take, back) {
     event.preventDefault();
     const body = new FormData(form);
     const sent = await fetch(address, { method: "POST", body, headers }).catch(() => null);
-    if (!sent?.ok) return form.submit(); // the page that this leads to says what is wrong
-    localStorage.setItem(key, JSON.stringify([...fields, ...choices].map(({ name, value }) => [name, value])));
+    if (!sent?.ok) return refuse(form, sent && (await sent.text()));
+    keepDraft(
+      key,
+      [...fields, ...choices].map(({ name, value }) => [name, value]),
+    );
+    forget(form);
     filled = await sent.text();
     dialog.close();
   });
@@ -480,10 +484,10 @@ async function askFor(address, take, back) {
 
 /** What was said the last time, as far as it can be said again. @param {string} key @param {(HTMLTextAreaElement | HTMLSelectElement)[]} fields */
 function recall(key, fields) {
-  const said = new Map(JSON.parse(localStorage.getItem(key) ?? "[]"));
+  const said = new Map(draftOf(key) ?? []);
   for (const field of fields) {
     const before = said.get(field.name);
-    if (typeof before !== "string") continue;
+    if (typeof before !== "string" || isWritten(field)) continue;
     if (field instanceof HTMLTextAreaElement || [...field.options].some(({ value }) => value === before))
       field.value = before;
   }

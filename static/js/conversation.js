@@ -2,6 +2,7 @@
 import { Answer, equip } from "./answers.js";
 import "./glass.js";
 import { Composer, editNext, isAccepted, refreshNext } from "./composer.js";
+import { holdsText } from "./drafts.js";
 import { atRest, Refused, socket, whenReleased } from "./live.js";
 import { morph } from "./morph.js";
 import { all, announce, around, find, need, notify, parse, say } from "./page.js";
@@ -386,12 +387,13 @@ function focusNewestAnswer() {
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.requestConfig.elt === composer.form && isAccepted(detail.xhr)) endSending();
   // A refusal that names its place is a sentence; any other page of an error has no place in this one.
-  if (detail.xhr.getResponseHeader("HX-Retarget")) return;
+  if (detail.xhr.getResponseHeader("HX-Retarget") || holdsText(detail.requestConfig.elt)) return;
   if (detail.xhr.status < 400 && (detail.requestConfig.elt !== composer.form || isAccepted(detail.xhr))) return;
   detail.shouldSwap = false;
   problem(say("refused"));
 });
-document.body.addEventListener("htmx:sendError", () => {
+document.body.addEventListener("htmx:sendError", ({ detail }) => {
+  if (holdsText(detail.requestConfig.elt)) return; // it says so at its button
   problem(say("unreachable")).dataset.unreachable = "";
 });
 

@@ -13,8 +13,9 @@
  * @typedef {{seq: number, receive: (event: WireEvent) => void}} Follower
  * @typedef {{resolve: () => void, reject: (error: Error) => void, timer: number}} Asked
  */
-import { focusNear, isWritten, KEEPS_FOCUS, morph, settle, surroundings } from "./morph.js";
-import { all, find } from "./page.js";
+import { refuse, writtenForms } from "./drafts.js";
+import { focusNear, KEEPS_FOCUS, morph, settle, surroundings } from "./morph.js";
+import { all } from "./page.js";
 
 const EVERY = 1_000; // ms
 const TAP_TAKES = 300; // ms from when a finger lifts until its click
@@ -205,14 +206,13 @@ export function onNews(kind, look) {
 
 // --- the end of the session: the page is not for whoever comes next, but nothing that was begun on it goes ---
 
-const BEGUN = "textarea:not(#text), input:not([type=checkbox], [type=radio], [type=search], [type=hidden])";
-
 socket.addEventListener("signedout", async () => {
-  const place = find(HTMLElement, "#problem");
-  // The draft of a message is kept in this browser; of other forms nothing is.
-  if (!place || !all(Element, BEGUN).some(isWritten)) return location.reload();
-  const response = await fetch(location.href, { headers: { "HX-Request": "true" } }).catch(() => null);
-  if (response?.status === 401) place.innerHTML = await response.text(); // a sentence, rendered by the server
+  const forms = writtenForms();
+  if (!forms.length) return location.reload(); // the draft of a message is kept in this browser
+  const headers = { "HX-Request": "true", "HX-Current-URL": location.href };
+  const response = await fetch(location.href, { headers }).catch(() => null);
+  const sentence = response?.status === 401 ? await response.text() : null;
+  if (sentence) for (const form of forms) refuse(form, sentence);
 });
 
 // --- the pointer ---

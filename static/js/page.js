@@ -70,9 +70,6 @@ export function announce(name, detail) {
   document.body.dispatchEvent(new CustomEvent(name, { detail }));
 }
 
-/** What drafts begin with in this browser's storage. */
-export const DRAFT = "draft:";
-
 // --- the reader's language ---
 
 const plural = new Intl.PluralRules(document.documentElement.lang || "en");

@@ -1,15 +1,26 @@
 /**
  * Passkeys (WebAuthn): forms that are sent with what the browser's ceremony gives. Without it they stay hidden.
  */
+import { holdsText, refuse, send } from "./drafts.js";
 import { all, find, need } from "./page.js";
 
 const able = "PublicKeyCredential" in window && "parseCreationOptionsFromJSON" in PublicKeyCredential;
 
+/** The server gives no challenge: what it says of that, null without an answer. */
+class NoChallenge extends Error {
+  /** @param {string | null} html */
+  constructor(html) {
+    super("no challenge");
+    this.html = html;
+  }
+}
+
 /** @param {HTMLFormElement} form @returns {Promise<unknown>} the challenge */
 async function asked(form) {
   const token = need(HTMLInputElement, "[name=csrfmiddlewaretoken]", form).value;
-  const answer = await fetch(form.dataset.options ?? "", { method: "POST", headers: { "X-CSRFToken": token } });
-  if (!answer.ok || answer.redirected) throw new Error(`no challenge: ${answer.status}`);
+  const headers = { "X-CSRFToken": token, "HX-Request": "true", "HX-Current-URL": location.href };
+  const answer = await fetch(form.dataset.options ?? "", { method: "POST", headers }).catch(() => null);
+  if (!answer?.ok || answer.redirected) throw new NoChallenge(answer && (await answer.text()));
   return answer.json();
 }
 
@@ -28,13 +39,17 @@ async function ceremony(form) {
 function take(form) {
   const problem = need(HTMLElement, "[data-passkey-problem]", form);
   form.hidden = false;
+  /** @type {boolean} */
+  const signedIn = holdsText(form); // not the form with which one signs in
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     problem.hidden = true;
     try {
       need(HTMLInputElement, "[name=credential]", form).value = await ceremony(form);
-      form.submit();
-    } catch {
+      if (signedIn) send(form);
+      else form.submit();
+    } catch (error) {
+      if (error instanceof NoChallenge && signedIn) return refuse(form, error.html);
       problem.textContent = form.dataset.refused ?? "";
       problem.hidden = false;
     }

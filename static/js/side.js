@@ -8,7 +8,6 @@ import {
   announce,
   around,
   beside,
-  DRAFT,
   find,
   need,
   notify,
@@ -441,10 +440,3 @@ document.body.addEventListener("htmx:afterSettle", markTitle);
 // On the pages of tasks the list comes first: a run can have gone with its task.
 if (find(HTMLElement, "[data-run]") && !find(HTMLElement, "#tasks")) onNews("tasks", () => announce("nextchange"));
 if (find(HTMLElement, "#reading")) onNews("readings", () => announce("readingschange"));
-
-// --- signing out: whoever does leaves no drafts behind ---
-
-document.addEventListener("submit", ({ target }) => {
-  if (!around(HTMLFormElement, "[data-sign-out]", target)) return;
-  for (const key of Object.keys(localStorage)) if (key.startsWith(DRAFT)) localStorage.removeItem(key);
-});

@@ -2,6 +2,7 @@
  * Files on their way: sent with progress, two at a time, and those that go with the next message, as chips under its
  * field.
  */
+import { draftOf, dropDraft, keepDraft } from "./drafts.js";
 import { all, announce, around, find, need, opensElsewhere, parse, sentences } from "./page.js";
 
 // --- sending ---
@@ -162,7 +163,7 @@ export class Attachments {
       announce("planchange");
       this.picker.refresh();
     }).observe(this.chips, { childList: true, subtree: true, attributeFilter: ["data-status"] });
-    this.put((localStorage.getItem(kept) ?? "").split(" ").filter(Boolean));
+    this.put((draftOf(kept) ?? "").split(" ").filter(Boolean));
     this.#keep();
   }
 
@@ -202,15 +203,14 @@ export class Attachments {
 
   /** @param {string} kept the name under which the ids are kept from now on */
   keepAs(kept) {
-    localStorage.removeItem(this.kept);
+    dropDraft(this.kept);
     this.kept = kept;
     this.#keep();
   }
 
   #keep() {
     const ids = all(Element, '[id^="chip-"]', this.chips).map((chip) => chip.id.slice("chip-".length));
-    if (ids.length) localStorage.setItem(this.kept, ids.join(" "));
-    else localStorage.removeItem(this.kept);
+    keepDraft(this.kept, ids.join(" "));
   }
 
   #ids() {

@@ -116,7 +116,7 @@ def test_an_upload_is_recognised_by_its_bytes(send: Send, person: Person) -> Non
 
 
 @pytest.fixture
-def held(caller: Caller) -> Iterator[tuple[str, threading.Event]]:
+def locked_conversation(caller: Caller) -> Iterator[tuple[str, threading.Event]]:
     """A conversation that another transaction holds until the event is set, so that a turn in it has to wait."""
     place, release, locked = caller.conversation(), threading.Event(), threading.Event()
 
@@ -147,8 +147,10 @@ def runs() -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def test_a_repeat_while_the_first_runs_is_told_to_wait(send: Send, held: tuple[str, threading.Event]) -> None:
-    place, release = held
+def test_a_repeat_while_the_first_runs_is_told_to_wait(
+    send: Send, locked_conversation: tuple[str, threading.Event]
+) -> None:
+    place, release = locked_conversation
     with ThreadPoolExecutor(1) as pool:
         path, body = f"conversations/{place}/turns/", {"text": "Hello"}
         running: Future[httpx.Response] = pool.submit(send, "POST", path, body)

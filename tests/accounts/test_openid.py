@@ -154,16 +154,16 @@ def test_groups_of_people_are_gained_and_lost(there: Provider, row: OpenIDProvid
         save_group(user=None, group=None, fields={"name": f"g-{claim}", "claim": claim})
     by_hand = PeopleGroup.objects.get(name="g-")
 
-    def held() -> set[str]:
+    def group_names() -> set[str]:
         return set(person_at(sign_in(there, row)[0]).people_groups.values_list("name", flat=True))
 
     there.person["groups"] = ["sales", "unknown", 7]
-    assert held() == {"g-sales"}
+    assert group_names() == {"g-sales"}
     by_hand.members.add(*User.objects.filter(openid_identities__issuer=row.issuer))
     there.person["groups"] = "design"
-    assert held() == {"g-design", "g-"}
+    assert group_names() == {"g-design", "g-"}
     del there.person["groups"]
-    assert held() == {"g-"}
+    assert group_names() == {"g-"}
 
 
 def test_groups_that_are_too_many_for_a_token_change_nothing(there: Provider) -> None:

@@ -7,29 +7,27 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
+from tests.application import Application
 from tests.conftest import Person
-from tests.product import Product
 from tests.sockets import socket_of
-
-pytestmark = pytest.mark.product
 
 
 @pytest.fixture
-def browser(product: Product, person: Person) -> Iterator[httpx.Client]:
+def browser(application: Application, person: Person) -> Iterator[httpx.Client]:
     """The person's other browser, with the token that a page's forms carry."""
     client = Client()
     client.force_login(person.user)
     cookies = {settings.SESSION_COOKIE_NAME: client.cookies[settings.SESSION_COOKIE_NAME].value}
-    with httpx.Client(base_url=product.url, cookies=cookies) as browser:
+    with application.http(cookies=cookies) as browser:
         browser.get("/settings/")
         browser.headers["X-CSRFToken"] = browser.cookies[settings.CSRF_COOKIE_NAME]
         yield browser
 
 
 def test_signing_out_elsewhere_closes_the_sockets_that_are_open_there(
-    product: Product, person: Person, stranger: Person, browser: httpx.Client
+    application: Application, person: Person, stranger: Person, browser: httpx.Client
 ) -> None:
-    with socket_of(product, person) as socket, socket_of(product, stranger) as other:
+    with socket_of(application, person) as socket, socket_of(application, stranger) as other:
         for each in (socket, other):
             each.send("ping", id=1)
             each.until("ACK")

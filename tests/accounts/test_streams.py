@@ -27,7 +27,7 @@ from tests.application import Application
 from tests.chat.ag_ui import run_input
 from tests.conftest import Person
 from tests.product import until
-from tests.sockets import Socket, opened_here
+from tests.sockets import Socket, open_socket
 
 LONG = {"tokens": 5_000, "interval": 0.02}
 SAID = f"Long.\nscript: {json.dumps(LONG)}"
@@ -42,7 +42,7 @@ class Opened:
         self._http = application.http(headers=headers)
         self.place = person.caller.conversation()
         turn = person.caller.ask("Long.", LONG, self.place)["id"]
-        self.socket: Socket = stack.enter_context(opened_here({**headers, "Origin": application.url}))
+        self.socket: Socket = stack.enter_context(open_socket(application, {**headers, "Origin": application.url}))
         self.socket.send("subscribe", turn=turn)
         self.socket.until("TEXT_MESSAGE_CONTENT")
         other, body = person.caller.conversation(), run_input({"id": "1", "role": "user", "content": SAID})
@@ -156,7 +156,7 @@ def test_everything_open_ends_with_the_token(
 def test_what_a_token_has_open_outlives_the_password(application: Application, person: Person) -> None:
     browser, headers = by_session(person)
     with ExitStack() as stack:
-        page = stack.enter_context(opened_here({**headers, "Origin": application.url}))
+        page = stack.enter_context(open_socket(application, {**headers, "Origin": application.url}))
         opened = Opened(application, person, {"Authorization": f"Bearer {person.token}"}, stack)
         with_another_password(person, browser)
         assert page.close_code() == 4401
@@ -169,7 +169,7 @@ def test_what_a_token_has_open_outlives_the_password(application: Application, p
 
 def test_a_socket_hears_no_more_than_its_token_may_hear_now(application: Application, person: Person) -> None:
     """It ends with any scope that is taken, since it was told what it may hear when it was opened."""
-    with opened_here({"Authorization": f"Bearer {person.token}"}) as socket:
+    with open_socket(application, {"Authorization": f"Bearer {person.token}"}) as socket:
         socket.send("ping", id=1)
         socket.until("ACK")
         ApiToken.objects.filter(user=person.user).update(scopes=["chat"])
@@ -180,7 +180,7 @@ def test_a_socket_whose_events_break_off_is_closed_so_that_it_is_opened_again(
     application: Application, person: Person, caplog: pytest.LogCaptureFixture
 ) -> None:
     turns = [person.caller.ask("Long.", LONG)["id"] for _ in range(2)]
-    with opened_here({"Authorization": f"Bearer {person.token}"}) as socket:
+    with open_socket(application, {"Authorization": f"Bearer {person.token}"}) as socket:
         for turn in turns:
             socket.send("subscribe", turn=turn)
             socket.until("TEXT_MESSAGE_CONTENT")

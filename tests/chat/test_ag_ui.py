@@ -222,8 +222,8 @@ def test_an_answer_that_did_not_end_well_leaves_nothing_open(ending: Ending) -> 
             assert (events[-1].type.value, events[-1].outcome.type) == ("RUN_FINISHED", "cancelled")
 
 
-def held(wires: list[dict[str, Any]], status: str) -> dict[str, Any]:
-    """A SNAPSHOT of a row that has so much of the answer."""
+def snapshot_of(wires: list[dict[str, Any]], status: str) -> dict[str, Any]:
+    """Return the SNAPSHOT event of a row that has this much of the answer."""
     parts: list[dict[str, Any]] = []
     for wire in wires:
         fold(parts, EventType(wire["type"]), wire)
@@ -240,7 +240,7 @@ def test_a_run_whose_stream_is_gone_is_completed_from_the_row() -> None:
     for heard in range(len(wires)):
         half = translation()
         events = [half.begin(), *(event for wire in wires[:heard] for event in half.feed(wire))]
-        events += [*half.feed(held(wires, "done")), *half.end(turn)]
+        events += [*half.feed(snapshot_of(wires, "done")), *half.end(turn)]
         assert half.ended and not problems(events)
         assert messages(events) == messages(whole), heard
         assert custom(events, "citation") == custom(whole, "citation")
@@ -252,7 +252,7 @@ def test_a_run_that_has_lost_events_goes_on_from_what_the_row_holds() -> None:
     whole = run_of(translation(), wires)
     for heard in range(len(wires)):
         for at in range(heard + 1, len(wires)):
-            events = run_of(translation(), [*wires[:heard], held(wires[:at], "running"), *wires[at:]])
+            events = run_of(translation(), [*wires[:heard], snapshot_of(wires[:at], "running"), *wires[at:]])
             assert not problems(events), (heard, at)
             assert messages(events) == messages(whole), (heard, at)
             assert custom(events, "citation") == custom(whole, "citation"), (heard, at)
@@ -263,7 +263,7 @@ def test_a_run_that_has_lost_the_question_of_a_call_is_interrupted_all_the_same(
     answer = said(StepStarted(1), TextDelta("May I?"), *CALLING, StepFinished("tool_calls"), *RUNNING)
     answer.emit(EventType.TOOL_CALL_APPROVAL, part=1, call="c", state=Approval.WAITING)
     wires = told(answer, None)
-    events = run_of(translation(), [*wires[:4], held(wires, "running")])
+    events = run_of(translation(), [*wires[:4], snapshot_of(wires, "running")])
     assert not problems(events)
     [interrupt] = events[-1].outcome.interrupts
     assert (interrupt.tool_call_id, interrupt.message) == ("answer:c", "Looking at the sea")

@@ -12,7 +12,7 @@ from personas.texts import TEXTS
 from tests.application import Application
 from tests.chat.conversations import past
 from tests.conftest import Person
-from tests.product import Caller, Product, until
+from tests.product import Caller, until
 from tests.sockets import socket_of
 
 
@@ -281,10 +281,9 @@ def test_the_model_names_the_conversation_after_its_first_answer(caller: Caller,
     assert [each for each in application.model.requests("Write a title") if place in str(each.body)] == []
 
 
-@pytest.mark.product
-def test_pages_that_show_the_conversation_are_told_its_title(person: Person, product: Product) -> None:
+def test_pages_that_show_the_conversation_are_told_its_title(person: Person, application: Application) -> None:
     place = str(person.caller.post("conversations/", expect=201)["id"])
-    with socket_of(product, person) as socket:
+    with socket_of(application, person) as socket:
         socket.send("watch", conversation=place, id=1)
         socket.until("ACK")
         person.caller.ask("Name it.", {"text": "Yes.", "title": "A name"}, place)

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from django.core.files.storage import default_storage
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -26,10 +25,11 @@ from chat.prompts.history import counts_of
 from core.errors import ProductError
 from files.services import stored_bytes
 from llm.tokens import CATCH_ALL, count, tokenizer
+from tests.application import Application
 from tests.chat.conversations import past
 from tests.chat.exports import as_json, as_zip, branched, chatgpt, claude, node
 from tests.conftest import Person
-from tests.product import Product, until
+from tests.product import until
 
 Upload = Callable[[bytes], Import]
 
@@ -421,9 +421,11 @@ def test_markdown_holds_the_branch_on_show_and_json_the_whole_tree(upload: Uploa
     assert browser.get(f"/c/{place.pk}/export.exe").status_code == 404
 
 
-@pytest.mark.product
-def test_programs_import_and_take_everything_out_again(product: Product, person: Person) -> None:
-    with httpx.Client(base_url=f"{product.url}/api/v1", headers={"Authorization": f"Bearer {person.token}"}) as api:
+def test_programs_import_and_take_everything_out_again(application: Application, person: Person) -> None:
+    with (
+        application.http("/api/v1", headers={"Authorization": f"Bearer {person.token}"}) as api,
+        application.http() as nobody,
+    ):
         began = api.post("/imports/", files={"file": ("export.zip", as_zip(as_json(branched(), claude())))})
         assert began.status_code == 202
 
@@ -443,4 +445,4 @@ def test_programs_import_and_take_everything_out_again(product: Product, person:
         place = next(body["id"] for body in bodies if body["title"] == "With Claude")
         assert api.get(f"/conversations/{place}/export/").json()["id"] == place
         assert api.get(f"/conversations/{place}/export/?kind=md").text.startswith("# With Claude")
-        assert httpx.get(f"{product.url}/api/v1/export/").status_code == 401
+        assert nobody.get("/api/v1/export/").status_code == 401

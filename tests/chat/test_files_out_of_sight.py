@@ -52,7 +52,7 @@ def begun(person: Person, model: Model, *files: dict[str, Any]) -> str:
     return place
 
 
-def crowded(person: Person, place: str, model: Model) -> None:
+def fill_window(person: Person, place: str, model: Model) -> None:
     """With a turn that leaves no room for older ones."""
     words = planned(person, place, model, "x")["left"] - 2
     asked(person, place, "word " * words, models=[str(model.pk)])
@@ -77,7 +77,7 @@ def test_a_file_that_is_only_named_is_listed_and_found_by_the_models_search(
     model = model_of(scripted_model_row, tools=True)
     place = begun(person, model, contract)
     assert listing(planned(person, place, model)) == ""
-    crowded(person, place, model)
+    fill_window(person, place, model)
     text = listing(planned(person, place, model))
     assert text.startswith("These files of the conversation can be reached by search; their text is not shown here:\n")
     assert f"- contract.txt (id {contract['id']}, " in text
@@ -114,7 +114,7 @@ def test_a_file_of_another_branch_is_not_listed(
     question = Message.objects.get(conversation=UUID(place), role="user")
     edited = person.caller.post(f"messages/{question.pk}/edit/", {"text": "Without it.", "files": []}, expect=202)
     person.caller.ended(edited["turns"][0]["id"])
-    crowded(person, place, model)
+    fill_window(person, place, model)
     assert listing(planned(person, place, model)) == ""
 
 
@@ -123,7 +123,7 @@ def test_a_model_without_tools_gets_the_passages_that_its_question_finds(
 ) -> None:
     model = model_of(scripted_model_row, 5_000)
     place = begun(person, model, contract)
-    crowded(person, place, model)
+    fill_window(person, place, model)
     mark = uuid4().hex
     text = f"How much is the fee of clause 7? {mark}"
     plan = planned(person, place, model, text)
@@ -158,7 +158,7 @@ def test_a_message_that_says_little_gets_only_passages_that_have_to_do_with_it(
     filler = "Repairs are paid by the landlord. " * 60
     model = model_of(scripted_model_row, 5_000)
     place = begun(person, model, searchable(person, "contract.txt", f"{said} {filler}".encode()))
-    crowded(person, place, model)
+    fill_window(person, place, model)
     plan = planned(person, place, model, text)
     turn = asked(person, place, text, models=[str(model.pk)])
     report = person.caller.get(f"turns/{turn['id']}/report/")
@@ -175,7 +175,7 @@ def test_the_newest_files_stand_first_and_the_list_takes_a_tenth_of_the_room(
     model = model_of(scripted_model_row, tools=True)
     files = [searchable(person, f"note-{number}.txt", f"Note {number}.".encode()) for number in range(8)]
     place = begun(person, model, *files)
-    crowded(person, place, model)
+    fill_window(person, place, model)
     alone = planned(person, place, model, "x")["sections"]["system"]
     plan = planned(person, place, model, "word " * (1_850 - alone))
     lines = listing(plan).splitlines()[1:]
@@ -189,7 +189,7 @@ def test_the_list_never_takes_the_room_of_the_question(
 ) -> None:
     model = model_of(scripted_model_row, tools=True)
     place = begun(person, model, contract)
-    crowded(person, place, model)
+    fill_window(person, place, model)
     plan = planned(person, place, model)
     assert contract["id"] in listing(plan)
     alone = sum(plan["sections"][name] for name in ("system", "current"))
@@ -203,7 +203,7 @@ def test_a_picture_out_of_sight_is_named_as_what_only_attaching_shows_again(
 ) -> None:
     model = model_of(scripted_model_row, tools=True, vision=True)
     place = begun(person, model, upload(person, "teal.png", picture()))
-    crowded(person, place, model)
+    fill_window(person, place, model)
     assert "- teal.png (id " in listing(planned(person, place, model))
     assert "an image; it can be seen only when it is attached again" in listing(planned(person, place, model))
 
@@ -216,7 +216,7 @@ def test_what_is_listed_stays_as_it_is_through_a_turn_whose_reasoning_is_bound_t
         provider=provider, name="claude-opus-5-5", context_window=9_000, tools=True, max_output=1_024
     )
     place = begun(person, model, contract)
-    crowded(person, place, model)
+    fill_window(person, place, model)
     application.model.forget()
     turn = ask(person, place, model, f"What is the fee? {uuid4().hex}", *[SEARCH] * 3, ANSWER)
     assert [record.status for record in application.model.requests() if record.status == 400] == []

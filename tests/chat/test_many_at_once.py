@@ -20,6 +20,8 @@ from chat.models import Conversation, Turn
 from llm.models import Model, Provider
 from tests.product import ROOT, database_url, die_with_parent
 
+pytestmark = pytest.mark.process
+
 AT_ONCE, PROCESSES = 200, 4
 Process: TypeAlias = "subprocess.Popen[str]"
 PROGRAM = "import django; django.setup(); from tests.chat.many_at_once import main; main()"

@@ -18,6 +18,7 @@ from chat.sending import resuming
 from chat.sending import services as sending
 from core import background
 from llm.models import Model
+from tests.application import Application
 from tests.chat.conversations import kill_worker, past
 from tests.chat.documents import upload
 from tests.conftest import Person
@@ -98,9 +99,8 @@ def test_it_is_replaced_and_removed_and_needs_an_answer_to_wait_for(caller: Call
     assert keep(caller, place, "  ", expect=400)["code"]
 
 
-@pytest.mark.product
 @pytest.mark.parametrize("how", ["page", "socket"])
-def test_one_message_waits_and_the_second_is_refused(product: Product, person: Person, how: str) -> None:
+def test_one_message_waits_and_the_second_is_refused(application: Application, person: Person, how: str) -> None:
     turn = person.caller.ask("First.", LONG)
     place = turn["conversation"]
     if how == "page":
@@ -110,7 +110,7 @@ def test_one_message_waits_and_the_second_is_refused(product: Product, person: P
         refused = client.post(f"/c/{place}/turns/", {"text": "Third.", "key": "k2"})
         assert refused.status_code == 409 and b"next_message_kept" in refused.content and b"Third." in refused.content
     else:
-        with socket_of(product, person) as socket:
+        with socket_of(application, person) as socket:
             socket.send("watch", conversation=place)
             socket.until("ACK")
             socket.send("send", id=2, conversation=place, text="Second.")

@@ -195,6 +195,7 @@ def test_texts_are_embedded_in_every_way_clients_ask(openai_client: OpenAI) -> N
         ({"input": []}, "input"),
         ({"input": [10**9]}, "input[0]"),
         ({"input": {"x": 1}}, "input[0]"),
+        ({"input": ["x", "a " * 8_192]}, "input[1]"),
     ],
 )
 def test_what_cannot_be_embedded_is_refused(person: Person, body: dict[str, Any], param: str) -> None:

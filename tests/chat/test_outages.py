@@ -12,7 +12,7 @@ from scripts.services import Services
 from tests.product import Caller, Product, installed, until
 from tests.scripted_model import expected_text
 
-pytestmark = pytest.mark.product
+pytestmark = pytest.mark.process
 
 SCRIPT = {"tokens": 400, "interval": 0.02}
 

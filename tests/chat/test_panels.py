@@ -337,7 +337,7 @@ def test_a_tools_call_and_its_result_are_one_row_that_says_what_was_done() -> No
     assert not any("{" in row.title for row in rows)
 
 
-def crowded(maker: Maker, persona: Persona | None = None) -> Turn:
+def turn_past_window(maker: Maker, persona: Persona | None = None) -> Turn:
     """The newest turn of a conversation of which the smallest model has not seen the beginning."""
     place = Conversation.objects.create(owner=maker.user, persona=persona)
     rows: list[Message] = []
@@ -369,7 +369,7 @@ def asked_again(client: Client, turn: Turn) -> list[Any]:
 def test_of_an_answer_that_did_not_see_everything_the_panel_offers_a_model_with_more_room(client: Client) -> None:
     maker = Maker(7)
     client.force_login(maker.user)
-    turn = crowded(maker)
+    turn = turn_past_window(maker)
     [form] = asked_again(client, turn)
     offered = Model.objects.get(pk=form.xpath(".//button/@value")[0])
     context = base_context(user=maker.user, model=offered, scope=ChatScope(turn.conversation))
@@ -384,7 +384,10 @@ def test_no_larger_model_is_offered_where_the_profile_gives_it_no_more_room(clie
     maker = Maker(8)
     client.force_login(maker.user)
     profile = BudgetProfile.objects.create(name=f"panels-{uuid4().hex[:8]}", window=4_000, summaries=False)
-    assert asked_again(client, crowded(maker, Persona.objects.create(owner=maker.user, budget_profile=profile))) == []
+    assert (
+        asked_again(client, turn_past_window(maker, Persona.objects.create(owner=maker.user, budget_profile=profile)))
+        == []
+    )
 
 
 @pytest.mark.parametrize("words", [5, 500])

@@ -24,6 +24,7 @@ def texts(events: list[dict[str, object]]) -> str:
     return "".join(str(event["delta"]) for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
 
 
+@pytest.mark.smoke
 def test_a_killed_worker_leaves_an_interrupted_answer_with_all_that_was_shown_and_try_again_works(
     caller: Caller, product: Product
 ) -> None:

@@ -36,7 +36,7 @@ from tests.chat import ag_ui
 from tests.chat.conversations import past
 from tests.chat.openai_clients import posted
 from tests.conftest import Person
-from tests.sockets import opened_here
+from tests.sockets import open_socket
 
 database = pytest.mark.django_db
 
@@ -366,7 +366,7 @@ def test_a_group_of_the_provider_gained_and_lost_counts_for_what_is_open_already
     group = save_group(user=None, group=None, fields={"name": uuid4().hex, "claim": "sales", "all_models": True})
     said = f"Write\nscript: {json.dumps({'text': 'word ' * 4000, 'interval': 0.05})}"
     place = person.caller.conversation()
-    with providing() as there, opened_here({"Authorization": f"Bearer {person.token}"}) as socket:
+    with providing() as there, open_socket(application, {"Authorization": f"Bearer {person.token}"}) as socket:
         row = row_of(there)
         OpenIDIdentity.objects.create(user=person.user, issuer=row.issuer, subject=there.person["sub"])
         socket.send("send", conversation=place, text=said)

@@ -41,8 +41,9 @@ def test_a_persona_calls_the_tools_it_names_and_no_others(
     place = scope_of(person, f"{sums.name}__add")
     asked(person, place, f"Add {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
     first, second = (record.body for record in application.model.finished(mark))
-    assert [tool["function"]["name"] for tool in first["tools"]] == [f"{sums.name}__add"]
-    assert f"{sums.name}__add: Adds two numbers." in first["messages"][0]["content"]
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["read_result", f"{sums.name}__add"]
+    assert first["tools"][1]["function"]["description"] == "Adds two numbers."
+    assert "Adds two numbers." not in json.dumps(first["messages"])
     assert [message["content"] for message in second["messages"] if message["role"] == "tool"] == ["42"]
 
 
@@ -52,7 +53,7 @@ def test_a_star_means_all_of_a_servers_tools(
     mark = uuid4().hex
     asked(person, scope_of(person, f"{sums.name}__*"), f"All {mark}", models=[str(caller_of_tools.pk)])
     offered = [tool["function"]["name"] for tool in application.model.finished(mark)[0].body["tools"]]
-    assert offered == [f"{sums.name}__add", f"{sums.name}__multiply"]
+    assert offered == ["read_result", f"{sums.name}__add", f"{sums.name}__multiply"]
 
 
 def test_a_server_that_does_not_start_is_noted_in_the_report_and_the_turn_goes_on(

@@ -1,44 +1,89 @@
 """What changes the list of conversations, or tasks, is told on every socket of their person, and on nobody else's."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from channels.layers import channel_layers
 from django.test import Client
 
-from accounts.realtime import News
+from accounts import realtime
+from accounts.realtime import News, group_of_person
 from accounts.services import create_token
 from chat.models import Conversation
+from core import background
 from llm.models import Model
+from tests.application import Application
 from tests.chat.working import DONE, script, tool_model, with_items, work
 from tests.conftest import Person
-from tests.product import Product, until
-from tests.sockets import Socket, opened, socket_of
+from tests.product import WAIT, until
+from tests.sockets import Socket, open_socket, socket_of
 
-pytestmark = pytest.mark.product
-QUIET = 0.5  # seconds without a frame; news is told a tenth of a second after the change
+FENCE = "fence"  # the member of a frame that carries a mark
+
+
+class Listener(Socket):
+    """A socket that reports its person's news, too."""
+
+    def __init__(self, socket: Socket, person: Person) -> None:
+        super().__init__(socket.connection, news=True)
+        self.person = person
+
+    def receive(self) -> Any:
+        frame = super().receive()
+        while FENCE in frame:  # of another listener of the person
+            frame = super().receive()
+        return frame
+
+    def settled(self) -> list[str]:
+        """Return the types of the frames that are under way, once all have come.
+
+        A frame with a mark follows them on each way: behind what this socket sent, then behind the news through Redis.
+        """
+        mark = uuid4().hex
+        self.send("ping", id=mark)
+        types = self._until(mark)  # and the socket has joined its groups
+        background.submit(follow_news(group_of_person(self.person.user.pk), mark)).result(WAIT)
+        return types + self._until(mark)
+
+    def _until(self, mark: str) -> list[str]:
+        types: list[str] = []
+        frame = super().receive()
+        while mark not in frame.values():
+            if FENCE not in frame:
+                types.append(frame["type"])
+            frame = super().receive()
+        return types
+
+
+async def follow_news(group: str, mark: str) -> None:
+    """Send a frame to the group once all news of this process are sent."""
+    while unsent := [task for task in asyncio.all_tasks() if is_news(task)]:
+        await asyncio.wait(unsent)
+    await channel_layers["default"].group_send(group, {"type": "conversation.title", FENCE: mark})
+
+
+def is_news(task: "asyncio.Task[Any]") -> bool:
+    return getattr(task.get_coro(), "cr_code", None) is realtime._send.__code__
 
 
 @contextmanager
-def hearing(product: Product, person: Person) -> Iterator[Socket]:
-    """A socket that is there: what is told from now on reaches it."""
-    with socket_of(product, person) as socket:
-        socket.news = True
-        settled(socket)
-        yield socket
+def listening(application: Application, person: Person, since: str = "") -> Iterator[Listener]:
+    with socket_of(application, person, since=since) as socket:
+        yield Listener(socket, person)
 
 
-def settled(socket: Socket) -> list[str]:
-    """The news that had been told already, or is told of what has just happened."""
-    heard = []
-    while True:
-        try:
-            heard.append(json.loads(socket.connection.recv(QUIET))["type"])
-        except TimeoutError:
-            return heard
+@contextmanager
+def hearing(application: Application, person: Person) -> Iterator[Listener]:
+    """Open a socket to which only news from now on come."""
+    with listening(application, person) as listener:
+        listener.settled()
+        yield listener
 
 
 def export(*titles: str) -> bytes:
@@ -82,61 +127,60 @@ def asked(person: Person, place: str) -> None:
 
 @pytest.mark.parametrize("change", [created, renamed, archived, moved, deleted, deleted_on_the_page, asked])
 def test_a_change_of_the_list_is_told_to_all_sockets_of_the_person_and_to_nobody_else(
-    product: Product, person: Person, stranger: Person, change: Callable[[Person, str], None]
+    application: Application, person: Person, stranger: Person, change: Callable[[Person, str], None]
 ) -> None:
     place = person.caller.conversation()
     with (
-        hearing(product, person) as one,
-        hearing(product, person) as other,
-        hearing(product, stranger) as elsewhere,
+        hearing(application, person) as one,
+        hearing(application, person) as other,
+        hearing(application, stranger) as elsewhere,
     ):
         change(person, place)
         for each in (one, other):
             assert each.receive() == {"type": "CONVERSATIONS"}
-        assert settled(elsewhere) == []
+        assert elsewhere.settled() == []
         stranger.caller.conversation()
         assert elsewhere.receive() == {"type": "CONVERSATIONS"}
 
 
-def test_what_changed_while_a_page_was_on_its_way_is_told_to_its_socket(product: Product, person: Person) -> None:
+def test_what_changed_while_a_page_was_on_its_way_is_told_to_its_socket(
+    application: Application, person: Person
+) -> None:
     before = time.time()
-    with hearing(product, person) as socket:
+    with hearing(application, person) as socket:
         place = person.caller.conversation()
         assert socket.receive() == {"type": "CONVERSATIONS"}  # so it is noted as well
-    with socket_of(product, person, since=f"{before:.3f}") as late:
-        late.news = True
-        assert settled(late) == ["CONVERSATIONS"]
+    with listening(application, person, since=f"{before:.3f}") as late:
+        assert late.settled() == ["CONVERSATIONS"]
         late.send("watch", conversation=place)
-        assert settled(late) == ["STATE", "ACK"]  # nothing of the conversation itself has changed
-    person.caller.ask("Hello.", {"text": "Hello."}, place)
-    with socket_of(product, person, since=f"{before:.3f}") as late:
-        late.news = True
-        settled(late)
+        assert late.settled() == ["STATE", "ACK"]  # nothing of the conversation itself has changed
+    person.caller.ended(person.caller.ask("Hello.", {"text": "Hello."}, place)["id"])
+    background.join(WAIT)  # its title is written
+    with listening(application, person, since=f"{before:.3f}") as late:
+        late.settled()
         late.send("watch", conversation=place)
-        assert settled(late) == ["STATE", "NEXT", "MARKS", "ACK"]
+        assert late.settled() == ["STATE", "NEXT", "MARKS", "ACK"]
 
 
 @pytest.mark.parametrize("since", ["32503680000.000", "nan", "yesterday"])  # the first is the year 3000
-def test_a_page_that_is_up_to_date_is_told_nothing(product: Product, person: Person, since: str) -> None:
+def test_a_page_that_is_up_to_date_is_told_nothing(application: Application, person: Person, since: str) -> None:
     place = person.caller.conversation()
-    with hearing(product, person):
+    with hearing(application, person):
         pass
-    with socket_of(product, person, since=since) as socket:
-        socket.news = True
+    with listening(application, person, since=since) as socket:
         socket.send("watch", conversation=place)
-        assert settled(socket) == ["STATE", "ACK"]
+        assert socket.settled() == ["STATE", "ACK"]
 
 
-def test_to_a_page_of_long_ago_everything_may_have_changed(product: Product, person: Person) -> None:
-    with socket_of(product, person, since="1000000000.000") as socket:
-        socket.news = True
-        assert settled(socket) == ["CONVERSATIONS", "TASKS", "INVITATIONS", "READINGS"]
+def test_to_a_page_of_long_ago_everything_may_have_changed(application: Application, person: Person) -> None:
+    with listening(application, person, since="1000000000.000") as socket:
+        assert socket.settled() == ["CONVERSATIONS", "TASKS", "INVITATIONS", "READINGS"]
 
 
-def test_unarchiving_and_restoring_are_told(product: Product, person: Person) -> None:
+def test_unarchiving_and_restoring_are_told(application: Application, person: Person) -> None:
     place = person.caller.conversation()
     archived(person, place)
-    with hearing(product, person) as socket:
+    with hearing(application, person) as socket:
         person.caller.http.patch(f"conversations/{place}/", json={"archived": False})
         assert socket.receive() == {"type": "CONVERSATIONS"}
         deleted(person, place)
@@ -145,93 +189,93 @@ def test_unarchiving_and_restoring_are_told(product: Product, person: Person) ->
         assert socket.receive() == {"type": "CONVERSATIONS"}
 
 
-def test_the_title_that_the_model_writes_is_told(product: Product, person: Person) -> None:
+def test_the_title_that_the_model_writes_is_told(application: Application, person: Person) -> None:
     place = person.caller.conversation()
-    with hearing(product, person) as socket:
+    with hearing(application, person) as socket:
         socket.send("watch", conversation=place)
         person.caller.ask("What is a monad?", {"text": "A monoid.", "title": "Monads, gently"}, place)
         assert socket.until("TITLE")[-1]["title"] == "Monads, gently"
         assert socket.receive() == {"type": "CONVERSATIONS"}
 
 
-def test_an_import_of_many_conversations_is_told_a_few_times(product: Product, person: Person) -> None:
+def test_an_import_of_many_conversations_is_told_a_few_times(application: Application, person: Person) -> None:
     client = Client()
     client.force_login(person.user)
-    with hearing(product, person) as socket:
+    with hearing(application, person) as socket:
         content = export(*(f"Talk {number}" for number in range(300)))
         files = {"file": ("conversations.json", content, "application/json")}
         made = person.caller.http.post("imports/", files=files).raise_for_status().json()
         until(lambda: person.caller.get(f"imports/{made['id']}/")["status"] == "done", "the import is done")
-        heard = settled(socket)
+        heard = socket.settled()
     assert Conversation.objects.filter(owner=person.user).count() == 300
     assert 1 <= len(heard) <= 60
     assert set(heard) == {"CONVERSATIONS"}
 
 
-def test_deletions_in_a_row_are_told_together(product: Product, person: Person) -> None:
+def test_deletions_in_a_row_are_told_together(application: Application, person: Person) -> None:
     places = [person.caller.conversation() for _ in range(30)]
-    with hearing(product, person) as socket:
+    with hearing(application, person) as socket:
         for place in places:
             deleted(person, place)
-        assert 1 <= len(settled(socket)) < 30
+        assert 1 <= len(socket.settled()) < 30
 
 
-def test_a_request_in_openais_protocol_changes_no_list(product: Product, person: Person) -> None:
-    model = person.caller.http.get(product.url + "/v1/models").json()["data"][0]["id"]
-    with hearing(product, person) as socket:
+def test_a_request_in_openais_protocol_changes_no_list(application: Application, person: Person) -> None:
+    model = person.caller.http.get(application.url + "/v1/models").json()["data"][0]["id"]
+    with hearing(application, person) as socket:
         body = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
-        person.caller.http.post(product.url + "/v1/chat/completions", json=body).raise_for_status()
-        assert settled(socket) == []
+        person.caller.http.post(application.url + "/v1/chat/completions", json=body).raise_for_status()
+        assert socket.settled() == []
 
 
-def test_what_is_refused_and_rolled_back_is_not_told(product: Product, person: Person) -> None:
+def test_what_is_refused_and_rolled_back_is_not_told(application: Application, person: Person) -> None:
     place = person.caller.conversation()
-    with hearing(product, person) as socket:
+    with hearing(application, person) as socket:
         assert person.caller.http.patch(f"conversations/{place}/", json={"title": " "}).status_code == 400
         assert person.caller.http.post(f"conversations/{place}/turns/", json={"text": " "}).status_code == 400
-        assert settled(socket) == []
+        assert socket.settled() == []
 
 
 def test_a_task_that_changes_and_a_run_that_goes_on_are_told(
-    product: Product, person: Person, stranger: Person, scripted_model_row: Model
+    application: Application, person: Person, stranger: Person, scripted_model_row: Model
 ) -> None:
-    made = with_items(work(person, product, tool_model(scripted_model_row)), [script(*DONE)])
-    with hearing(product, person) as socket, hearing(product, stranger) as elsewhere:
+    made = with_items(work(person, application, tool_model(scripted_model_row)), [script(*DONE)])
+    with hearing(application, person) as socket, hearing(application, stranger) as elsewhere:
         person.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json={"breakpoint": True}).raise_for_status()
         assert socket.receive() == {"type": "TASKS"}
         run = made.begin()
         made.until(run["id"], "waiting")
-        assert "TASKS" in settled(socket)
-        assert settled(elsewhere) == []
+        assert "TASKS" in socket.settled()
+        assert elsewhere.settled() == []
 
 
 def test_an_invitation_is_told_to_whom_it_is_for_and_its_acceptance_to_who_sent_it(
-    product: Product, person: Person, stranger: Person
+    application: Application, person: Person, stranger: Person
 ) -> None:
     project = person.caller.post("projects/", {"name": "Contracts"}, expect=201)["id"]
-    with hearing(product, person) as sender, hearing(product, stranger) as invited:
+    with hearing(application, person) as sender, hearing(application, stranger) as invited:
         sent = person.caller.post(f"projects/{project}/members/", {"username": stranger.username}, expect=201)
         assert invited.receive() == {"type": "INVITATIONS"}
-        assert settled(sender) == []
+        assert sender.settled() == []
         stranger.caller.post(f"invitations/{sent['id']}/accept/", expect=200)
         assert sender.receive() == {"type": "INVITATIONS"}
-        assert settled(invited) == ["INVITATIONS"]
+        assert invited.settled() == ["INVITATIONS"]
 
 
-def test_a_program_hears_of_tasks_only_with_that_scope(product: Product, person: Person) -> None:
+def test_a_program_hears_of_tasks_only_with_that_scope(application: Application, person: Person) -> None:
     heard = {}
     for scopes in (["chat"], ["chat", "tasks"]):
         _, token = create_token(user=person.user, name="listener", scopes=scopes)
-        with opened(product, {"Authorization": f"Bearer {token}"}) as socket:
-            socket.send("ping")
-            settled(socket)
+        with open_socket(application, {"Authorization": f"Bearer {token}"}) as opened:
+            socket = Listener(opened, person)
+            socket.settled()
             person.caller.post("tasks/", {"title": "Read", "level": "task"}, expect=201)
             person.caller.conversation()
-            heard[len(scopes)] = set(settled(socket))
+            heard[len(scopes)] = set(socket.settled())
     assert heard == {1: {"CONVERSATIONS"}, 2: {"CONVERSATIONS", "TASKS"}}
 
 
-def test_the_document_describes_what_is_told(client: Client) -> None:
+def test_the_document_describes_what_is_told(client: Client, committed: None) -> None:
     messages = client.get("/api/v1/asyncapi/").json()["components"]["messages"]
     for news in News:
         assert messages[news]["payload"]["required"] == ["type"]

@@ -4,20 +4,18 @@ from typing import Any
 
 import pytest
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
 from chat.models import Turn
 from chat.realtime.events import FRAMES
+from tests.application import Application
 from tests.conftest import Person
-from tests.product import Caller, Product
-from tests.sockets import socket_of
-
-pytestmark = pytest.mark.product
+from tests.product import Caller
+from tests.sockets import open_socket, socket_of
 
 
-def test_a_socket_delivers_the_answer_and_acknowledges_every_frame(product: Product, person: Person) -> None:
+def test_a_socket_delivers_the_answer_and_acknowledges_every_frame(application: Application, person: Person) -> None:
     place = person.caller.conversation()
-    with socket_of(product, person) as socket:
+    with socket_of(application, person) as socket:
         socket.send("watch", id=1, conversation=place)
         assert [frame["type"] for frame in socket.until("ACK")] == ["STATE", "ACK"]
         turn = person.caller.ask("Count.", {"tokens": 30, "interval": 0.005, "ttft": 0.3}, place)
@@ -30,42 +28,42 @@ def test_a_socket_delivers_the_answer_and_acknowledges_every_frame(product: Prod
     assert {"type": "ACK", "id": 2} in frames
 
 
-def test_two_tabs_see_the_same_and_a_closed_one_changes_nothing(product: Product, person: Person) -> None:
+def test_two_tabs_see_the_same_and_a_closed_one_changes_nothing(application: Application, person: Person) -> None:
     turn = person.caller.ask("Count.", {"tokens": 60, "interval": 0.01})
-    with socket_of(product, person) as closed:
+    with socket_of(application, person) as closed:
         closed.send("subscribe", turn=turn["id"], after_seq=0)
         closed.until("TEXT_MESSAGE_CONTENT")
     seen = []
     for _ in range(2):
-        with socket_of(product, person) as tab:
+        with socket_of(application, person) as tab:
             tab.send("subscribe", turn=turn["id"], after_seq=0)
             seen.append([frame for frame in tab.until("RUN_FINISHED") if frame.get("seq")])
     assert seen[0] == seen[1]
     assert person.caller.turn(turn["id"])["status"] == "done"
 
 
-def test_stop_over_the_socket_stops_the_answer(product: Product, person: Person) -> None:
+def test_stop_over_the_socket_stops_the_answer(application: Application, person: Person) -> None:
     turn = person.caller.ask("Long.", {"tokens": 5000, "interval": 0.02})
-    with socket_of(product, person) as socket:
+    with socket_of(application, person) as socket:
         socket.send("subscribe", turn=turn["id"], after_seq=0)
         socket.until("TEXT_MESSAGE_CONTENT")
         socket.send("stop", id=7, turn=turn["id"])
         assert socket.until("RUN_STOPPED")
 
 
-def test_a_message_can_be_sent_over_the_socket(product: Product, person: Person) -> None:
+def test_a_message_can_be_sent_over_the_socket(application: Application, person: Person) -> None:
     place = person.caller.conversation()
-    with socket_of(product, person) as socket:
+    with socket_of(application, person) as socket:
         socket.send("watch", id=1, conversation=place)
         socket.send("send", id=2, conversation=place, text="Hello")
         assert {"type": "ACK", "id": 2} in socket.until("ACK") + socket.until("TURN")
 
 
-def test_an_answer_is_continued_and_regenerated_over_the_socket(product: Product, person: Person) -> None:
+def test_an_answer_is_continued_and_regenerated_over_the_socket(application: Application, person: Person) -> None:
     script = {"steps": [{"text": "Once upon a time", "finish": "length"}, {"text": " there was a king."}]}
     turn = person.caller.ask("Tell me a story.", script)
     person.caller.ended(turn["id"])
-    with socket_of(product, person) as socket:
+    with socket_of(application, person) as socket:
 
         def answered(id_: int, type_: str, message: str, key: Any) -> Any:
             socket.send(type_, id=id_, message=message, key=key)
@@ -85,25 +83,25 @@ def test_an_answer_is_continued_and_regenerated_over_the_socket(product: Product
 @pytest.mark.parametrize(
     "frame", ["not json", "[]", '{"type": "dance"}', '{"no": "type"}', '{"type": []}', "[" * 100_000]
 )
-def test_a_bad_frame_closes_the_socket_with_4400(product: Product, person: Person, frame: str) -> None:
-    with socket_of(product, person) as socket:
+def test_a_bad_frame_closes_the_socket_with_4400(application: Application, person: Person, frame: str) -> None:
+    with socket_of(application, person) as socket:
         socket.connection.send(frame)
         assert socket.close_code() == 4400
 
 
-def test_bytes_close_the_socket_with_4400(product: Product, person: Person) -> None:
-    with socket_of(product, person) as socket:
+def test_bytes_close_the_socket_with_4400(application: Application, person: Person) -> None:
+    with socket_of(application, person) as socket:
         socket.connection.send(b"\x00\x01")
         assert socket.close_code() == 4400
 
 
-def test_nobody_signed_in_is_closed_with_4401(product: Product) -> None:
-    with socket_of(product, None) as socket:
+def test_nobody_signed_in_is_closed_with_4401(application: Application) -> None:
+    with socket_of(application, None) as socket:
         assert socket.close_code() == 4401
 
 
 def test_somebody_elses_turn_is_not_found_and_closes_with_4403(
-    product: Product, person: Person, stranger: Person
+    application: Application, person: Person, stranger: Person
 ) -> None:
     turn = person.caller.ask("Mine.", {"text": "secret answer"})
     frames: list[dict[str, Any]] = [
@@ -118,15 +116,17 @@ def test_somebody_elses_turn_is_not_found_and_closes_with_4403(
     ]
     assert {frame["type_"] for frame in frames} == {*FRAMES} - {"ping"}
     for frame in frames:
-        with socket_of(product, stranger) as socket:
+        with socket_of(application, stranger) as socket:
             socket.send(**frame)
             assert socket.receive()["code"] == "not_found"
             assert socket.close_code() == 4403
 
 
-def test_a_wrong_sequence_number_is_an_error_and_not_the_end(product: Product, caller: Caller, person: Person) -> None:
+def test_a_wrong_sequence_number_is_an_error_and_not_the_end(
+    application: Application, caller: Caller, person: Person
+) -> None:
     turn = caller.ask("Hello.")
-    with socket_of(product, person) as socket:
+    with socket_of(application, person) as socket:
         for after in (-1, "3", True, 1.5, None, 10**30):
             socket.send("subscribe", id=1, turn=turn["id"], after_seq=after)
             assert socket.receive()["code"] == "bad_sequence"
@@ -134,34 +134,37 @@ def test_a_wrong_sequence_number_is_an_error_and_not_the_end(product: Product, c
         assert socket.receive() == {"type": "ACK", "id": 2}
 
 
-def test_an_address_without_a_socket_is_refused(product: Product) -> None:
-    with pytest.raises(InvalidStatus) as refused:
-        connect(f"{product.url.replace('http', 'ws', 1)}/ws/nowhere/", additional_headers={"Authorization": "Bearer x"})
+def test_an_address_without_a_socket_is_refused(application: Application) -> None:
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        open_socket(application, {"Authorization": "Bearer x"}, "/ws/nowhere/"),
+    ):
+        pass
     assert refused.value.response.status_code == 403
 
 
-def test_a_frame_that_is_too_large_closes_the_socket_with_4413(product: Product, person: Person) -> None:
-    with socket_of(product, person) as socket:
+def test_a_frame_that_is_too_large_closes_the_socket_with_4413(application: Application, person: Person) -> None:
+    with socket_of(application, person) as socket:
         socket.send("ping", padding="x" * 600_000)
         assert socket.close_code() == 4413
 
 
-def test_frames_without_end_close_the_socket_with_4429(product: Product, person: Person) -> None:
-    with socket_of(product, person) as socket:
+def test_frames_without_end_close_the_socket_with_4429(application: Application, person: Person) -> None:
+    with socket_of(application, person) as socket:
         for number in range(200):
             socket.connection.send(f'{{"type": "ping", "id": {number}}}')
         assert socket.close_code() == 4429
 
 
-def test_a_page_of_another_port_gets_no_socket(product: Product, person: Person) -> None:
-    with pytest.raises(Exception, match="403"), socket_of(product, person, origin="http://127.0.0.1:1"):
+def test_a_page_of_another_port_gets_no_socket(application: Application, person: Person) -> None:
+    with pytest.raises(Exception, match="403"), socket_of(application, person, origin="http://127.0.0.1:1"):
         pass
 
 
-def test_a_turn_is_marked_over_the_socket_and_other_tabs_hear_of_it(product: Product, person: Person) -> None:
+def test_a_turn_is_marked_over_the_socket_and_other_tabs_hear_of_it(application: Application, person: Person) -> None:
     place = person.caller.conversation()
     turn = person.caller.ended(person.caller.ask("One.", {"text": "Said."}, place)["id"])
-    with socket_of(product, person) as tab, socket_of(product, person) as other:
+    with socket_of(application, person) as tab, socket_of(application, person) as other:
         for each in (tab, other):
             each.send("watch", id=1, conversation=place)
             each.until("ACK")

@@ -20,7 +20,7 @@ from files.models import File
 from tests.application import Application
 from tests.chat.documents import asked, upload
 from tests.conftest import Person
-from tests.leftovers import held, kept
+from tests.leftovers import kept, redis_keys_with
 from tests.product import until
 
 
@@ -45,7 +45,7 @@ def test_after_it_is_closed_nothing_of_it_is_left_but_what_it_cost(application: 
     turn = asked(person, place, f"Remember {marker}{script}", files=[file["id"], before["id"]])
     blob = str(File.objects.get(pk=file["id"]).blob.name)
     assert default_storage.exists(blob)
-    assert any(turn["id"] in key for key in held(settings.STREAMS_URL, marker))
+    assert any(turn["id"] in key for key in redis_keys_with(settings.STREAMS_URL, marker))
     assert "chat_message" in kept(marker) and "files_file" in kept(name)
     person.caller._checked(person.caller.http.delete(f"conversations/{place}/"), 204)
     assert [kept(each) for each in (marker, own, name)] == [[], [], []]

@@ -1,17 +1,17 @@
-"""One turn, from the question to the stored answer, through the running product."""
+"""One turn, from the question to the stored answer."""
 
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from tests.application import Application
 from tests.conftest import Person
-from tests.product import Caller, Product, until
+from tests.product import Caller, Product, Server, until
 from tests.scripted_model import expected_text
-
-pytestmark = pytest.mark.product
 
 
 def test_an_answer_streams_in_order_and_is_stored_as_it_was_sent(caller: Caller) -> None:
@@ -44,27 +44,27 @@ def test_many_answers_at_once_arrive_whole_and_in_order(caller: Caller, product:
         assert list(pool.map(one, places)) == [(True, True)] * len(places)
 
 
-def test_the_model_gets_the_system_prompt_and_the_whole_conversation(caller: Caller, product: Product) -> None:
+def test_the_model_gets_the_system_prompt_and_the_whole_conversation(caller: Caller, application: Application) -> None:
     conversation = caller.conversation()
     first = caller.ask("My name is Ada.", {"text": "Hello Ada."}, conversation)
     caller.ended(first["id"])
     second = caller.ask("What is my name?", None, conversation)
     caller.ended(second["id"])
-    record = product.model.finished("What is my name?")[0]
+    record = application.model.finished("What is my name?")[0]
     roles = [message["role"] for message in record.body["messages"]]
     assert roles == ["system", "user", "assistant", "user"]
     assert record.body["messages"][2]["content"] == "Hello Ada."
     assert json.dumps(record.body).count("My name is Ada.") == 1
 
 
-def test_reasoning_is_kept_apart_from_the_answer_and_never_replayed(caller: Caller, product: Product) -> None:
+def test_reasoning_is_kept_apart_from_the_answer_and_never_replayed(caller: Caller, application: Application) -> None:
     conversation = caller.conversation()
     first = caller.ask("Think.", {"reasoning": "private thoughts", "text": "Done thinking."}, conversation)
     stored = caller.ended(first["id"])
     assert [part["type"] for part in stored["parts"]] == ["reasoning", "text"]
     assert stored["text"] == "Done thinking."
     caller.ended(caller.ask("And now, after the thinking?", None, conversation)["id"])
-    replayed = product.model.finished("after the thinking")[0].body["messages"]
+    replayed = application.model.finished("after the thinking")[0].body["messages"]
     assert [message["content"] for message in replayed if message["role"] == "assistant"] == ["Done thinking."]
 
 
@@ -77,9 +77,18 @@ def test_a_reader_who_comes_back_gets_only_what_it_missed(caller: Caller) -> Non
 
 @pytest.mark.parametrize("interval", [0.005, 0.02, 0.05, 0.2])
 def test_stop_ends_the_answer_keeps_its_text_and_closes_the_providers_connection(
-    caller: Caller, product: Product, interval: float
+    caller: Caller, application: Application, interval: float
 ) -> None:
-    question = f"Stop me at {interval}."
+    check_stop(caller, application, interval)
+
+
+def test_a_stop_that_the_web_process_takes_ends_the_answer_of_a_worker(caller: Caller, product: Product) -> None:
+    check_stop(caller, product, 0.02)
+
+
+def check_stop(caller: Caller, server: Server, interval: float) -> None:
+    """Stop an answer at its first words, and look at its events, its row and the call of the model."""
+    question = f"Stop me at {interval}, {uuid4()}."
     script = {"tokens": 5000, "interval": interval}
     turn = caller.ask(question, script)
     for event in caller.events(turn["id"]):
@@ -89,23 +98,23 @@ def test_stop_ends_the_answer_keeps_its_text_and_closes_the_providers_connection
     stored = caller.turn(turn["id"])
     assert stored["status"] == "stopped" and stored["error"] is None
     assert stored["text"] and expected_text(script).startswith(stored["text"])
-    assert product.model.finished(question)[0].ended == "client_closed"
+    assert server.model.finished(question)[0].ended == "client_closed"
 
 
-def test_stop_ends_a_model_that_is_still_silent(caller: Caller, product: Product) -> None:
+def test_stop_ends_a_model_that_is_still_silent(caller: Caller, application: Application) -> None:
     turn = caller.ask("Silence, please.", {"ttft": 600, "text": "never"})
-    product.model.arrived("Silence, please.")
+    application.model.arrived("Silence, please.")
     caller.post(f"turns/{turn['id']}/stop/")
     assert caller.ended(turn["id"])["status"] == "stopped"
-    assert product.model.finished("Silence, please.")[0].ended == "client_closed"
+    assert application.model.finished("Silence, please.")[0].ended == "client_closed"
 
 
-def test_two_sends_at_once_make_one_turn_and_one_conflict(caller: Caller, product: Product) -> None:
+def test_two_sends_at_once_make_one_turn_and_one_conflict(caller: Caller, application: Application) -> None:
     place = caller.conversation()
     barrier = threading.Barrier(2)
 
     def send(number: int) -> int:
-        own = Caller(product, caller.token)
+        own = Caller(application, caller.token)
         barrier.wait()
         body = {"text": f"Number {number}\nscript: {json.dumps({'ttft': 0.5, 'text': 'ok'})}"}
         return own.http.post(f"conversations/{place}/turns/", json=body).status_code
@@ -127,12 +136,12 @@ def test_the_same_idempotency_key_again_is_the_same_turn(caller: Caller) -> None
 
 
 def test_three_models_answer_side_by_side_and_a_failing_one_leaves_the_others(
-    caller: Caller, product: Product, committed: None, scripted_model_row: object
+    caller: Caller, application: Application, committed: None, scripted_model_row: object
 ) -> None:
     names = [
-        product.model.set_script("side-a", {"text": "From A."}),
-        product.model.set_script("side-b", {"error": {"status": 500}}),
-        product.model.set_script("side-c", {"text": "From C."}),
+        application.model.set_script("side-a", {"text": "From A."}),
+        application.model.set_script("side-b", {"error": {"status": 500}}),
+        application.model.set_script("side-c", {"text": "From C."}),
     ]
     provider = scripted_model_row.provider  # type: ignore[attr-defined]  # the fixture's row
     ids = [str(provider.models.get_or_create(name=name, context_window=8192)[0].pk) for name in names]

@@ -19,7 +19,7 @@ from llm.models import Model, Provider
 from tests.chat.tool_servers import Diary
 from tests.conftest import Person
 from tests.product import ROOT, Product, until
-from tests.sockets import Socket, opened, socket_of
+from tests.sockets import Socket, open_socket, socket_of
 
 SPECIFICATION = ROOT / "tests/node/node_modules/@asyncapi/specs/schemas/3.0.0.json"
 product_test = pytest.mark.product
@@ -91,6 +91,7 @@ class Checked:
         return frames
 
 
+@pytest.mark.smoke
 @product_test
 def test_what_the_socket_carries_is_as_the_document_says(
     product: Product, person: Person, guarded: Diary, contract: Any, scripted_model_row: Model
@@ -141,6 +142,7 @@ def test_what_the_socket_carries_is_as_the_document_says(
     assert {*EventType, *events.NOTICES} - rest <= socket.seen
 
 
+@pytest.mark.smoke
 @product_test
 def test_what_sse_carries_is_what_the_socket_carries(product: Product, person: Person, contract: Any) -> None:
     caller = person.caller
@@ -200,7 +202,7 @@ def bearer(token: str) -> dict[str, str]:
 @product_test
 def test_a_program_opens_the_socket_with_its_token_and_without_an_origin(product: Product, person: Person) -> None:
     place = person.caller.conversation()
-    with opened(product, bearer(person.token)) as socket:
+    with open_socket(product, bearer(person.token)) as socket:
         socket.send("watch", id=1, conversation=place)
         assert socket.until("ACK")[-1]["id"] == 1
 
@@ -209,7 +211,7 @@ def test_a_program_opens_the_socket_with_its_token_and_without_an_origin(product
 def test_a_token_that_may_not_chat_or_is_unknown_is_not_signed_in(product: Product, person: Person) -> None:
     _, files = create_token(user=person.user, name="files", scopes=["files"])
     for token in (files, "gh_nothing", ""):
-        with opened(product, bearer(token)) as socket:
+        with open_socket(product, bearer(token)) as socket:
             assert socket.close_code() == 4401
 
 
@@ -218,14 +220,14 @@ def test_a_session_without_an_origin_gets_no_socket_though_a_token_does(product:
     client = Client()
     client.force_login(person.user)
     cookie = {"Cookie": f"sessionid={client.cookies['sessionid'].value}"}
-    with pytest.raises(Exception, match="403"), opened(product, cookie):
+    with pytest.raises(Exception, match="403"), open_socket(product, cookie):
         pass
 
 
 @product_test
 def test_a_socket_closes_when_its_token_is_revoked(product: Product, person: Person) -> None:
     row, token = create_token(user=person.user, name="short", scopes=["chat"])
-    with opened(product, bearer(token)) as socket:
+    with open_socket(product, bearer(token)) as socket:
         socket.send("ping", id=1)
         socket.until("ACK")
         revoke_token(user=person.user, token=ApiToken.objects.get(pk=row.pk))

@@ -32,6 +32,7 @@ from chat.models import (
     Summary,
     SummaryJob,
     ToolPermission,
+    ToolResult,
     Turn,
 )
 from files.models import Embedder, File, Reranker
@@ -154,7 +155,13 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
-    rows += [share, brought, SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE), saved]
+    rows += [
+        result := _result(turn),
+        share,
+        brought,
+        SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE),
+        saved,
+    ]
     for_everybody = SavedPrompt.objects.create(name=unique, text="For everybody.")
     rows += [for_everybody, Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     reading = _reading(turn, file)
@@ -179,6 +186,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "s/token": "never-made",  # a link that exists is for everybody: tests/chat/test_sharing.py
         "import/pk": str(brought.pk),
         "imports/pk": str(brought.pk),
+        "results/pk": str(result.pk),
         "webhooks/pk": str(hook.pk),
         "deliveries/pk": str(delivery.pk),
         "kind": "md",
@@ -322,3 +330,16 @@ def signed_in(person: User, **options: Any) -> Client:
     client = Client(raise_request_exception=False, REMOTE_ADDR=ELSEWHERE, **options)
     client.force_login(person)
     return client
+
+
+def _result(turn: Turn) -> ToolResult:
+    """What a tool of the turn has given, kept whole."""
+    return ToolResult.objects.create(
+        owner=turn.conversation.owner,
+        conversation=turn.conversation,
+        message=turn.answer,
+        tool="served__tool",
+        text=PRIVATE,
+        size=len(PRIVATE),
+        characters=len(PRIVATE),
+    )

@@ -23,6 +23,8 @@ from tests.chat.conversations import past
 from tests.conftest import Person
 from tests.product import ROOT, database_url
 
+pytestmark = pytest.mark.process
+
 STRUCTURE = r"""
 WITH plain AS (
     SELECT indexdef AS said FROM pg_indexes WHERE schemaname = 'public' UNION ALL

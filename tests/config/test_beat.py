@@ -19,6 +19,7 @@ SCHEDULED = sorted(str(each["task"]) for each in settings.CELERY_BEAT_SCHEDULE.v
 ELSEWHERE = service_urls.redis(settings.REDIS_URL, service_urls.CACHE_DB)  # where no running worker looks
 
 
+@pytest.mark.process
 def test_it_does_without_django_and_its_names_are_those_of_tasks() -> None:
     said = "import config.beat; from django.apps import apps; print(apps.ready, *config.beat.app.conf.beat_schedule)"
     ran = subprocess.run(

@@ -13,6 +13,8 @@ import pytest
 
 from tests.product import ROOT, until
 
+pytestmark = pytest.mark.process
+
 # A program that starts a process which has left it for good, and waits.
 PROGRAM = """
 import subprocess, sys, time

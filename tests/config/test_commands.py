@@ -1,6 +1,8 @@
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 
@@ -79,11 +81,11 @@ def test_what_cannot_be_is_refused_in_words_and_nothing_is_stored(words: list[st
     assert not Provider.objects.exists()
 
 
-def doctor(product: Product, **environment: str) -> "subprocess.CompletedProcess[str]":
+def doctor(environment: Mapping[str, str], **changes: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "manage.py", "doctor", "--no-color"],
         cwd=ROOT,
-        env={**product.environment, **environment},
+        env={**environment, **changes},
         capture_output=True,
         text=True,
         timeout=120,
@@ -92,7 +94,7 @@ def doctor(product: Product, **environment: str) -> "subprocess.CompletedProcess
 
 
 def test_a_product_in_good_order_has_nothing_to_mend(product: Product) -> None:
-    result = doctor(product, EMAIL_URL="")  # that of the tests' product leads nowhere
+    result = doctor(product.environment, EMAIL_URL="")  # that of the tests' product leads nowhere
     lines = result.stdout.splitlines()
     assert result.returncode == 0, result.stdout + result.stderr
     for subject in ("Python", "Database", "pgvector", "Migrations", "Redis", "Worker", "Broker", "Encodings", "Model"):
@@ -106,11 +108,11 @@ def test_a_product_in_good_order_has_nothing_to_mend(product: Product) -> None:
     assert "secret-of-the-scripted-provider" not in result.stdout + result.stderr
 
 
-def test_what_is_wrong_is_said_with_how_to_mend_it(product: Product, tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_with_how_to_mend_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     password = "hunter2-of-the-services"
     result = doctor(
-        product,
+        os.environ,
         SECRET_KEY="short",
         ENCRYPTION_KEYS="short",
         DATABASE_URL=f"postgresql://user:{password}@127.0.0.1:9/x",
@@ -129,7 +131,7 @@ def test_what_is_wrong_is_said_with_how_to_mend_it(product: Product, tmp_path: P
 
 def test_a_redis_that_cannot_be_used_is_named_by_its_variable(product: Product, tmp_path: Path) -> None:
     with Valkey(tmp_path, "--replicaof", "127.0.0.1 1") as replica:
-        result = doctor(product, CACHE_URL=replica.url)
+        result = doctor(product.environment, CACHE_URL=replica.url)
     said = f"Redis at 127.0.0.1:{replica.port} is a replica, which takes no writes; have CACHE_URL lead to the first"
     assert said in result.stdout
     assert result.returncode == 1
@@ -147,14 +149,14 @@ def test_behind_a_proxy_it_is_said_whose_address_counts(settings: Settings) -> N
 def test_keys_that_cannot_be_decrypted_and_a_silent_provider_are_found(
     product: Product, committed: None, scripted_model_row: Model
 ) -> None:
-    result = doctor(product, ENCRYPTION_KEYS="another-key-" * 6)
+    result = doctor(product.environment, ENCRYPTION_KEYS="another-key-" * 6)
     assert "fail  Stored API keys: cannot be decrypted: Scripted" in result.stdout
     with ScriptedModel() as gone:
         url = gone.openai_url
     before = scripted_model_row.provider.base_url
     Provider.objects.filter(pk=scripted_model_row.provider_id).update(base_url=url)
     try:
-        result = doctor(product)
+        result = doctor(product.environment)
     finally:
         Provider.objects.filter(pk=scripted_model_row.provider_id).update(base_url=before)
     assert result.returncode == 1

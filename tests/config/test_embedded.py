@@ -28,6 +28,8 @@ from config.management.commands.doctor import _open_to_others
 from llm.models import Model, Provider
 from tests.product import ROOT, WAIT, free_port, until
 
+pytestmark = pytest.mark.process
+
 FAST = ("fsync=off",)
 
 

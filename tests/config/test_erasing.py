@@ -28,7 +28,7 @@ from tests.chat.conversations import past
 from tests.chat.documents import asked, upload
 from tests.config.household import PRIVATE, Household, signed_in
 from tests.conftest import Person
-from tests.leftovers import dumped, held, kept, stored
+from tests.leftovers import dumped, kept, redis_keys_with, stored
 from tests.product import until
 
 
@@ -72,7 +72,7 @@ def test_files_answers_and_sessions_go_and_what_was_used_stays(
     turn = asked(person, place, f'Remember {said}\nscript: {{"text": "{said} it is."}}', files=[file["id"]])
     blob = str(File.objects.get(pk=file["id"]).blob.name)
     assert all(kept(each) for each in (said, own, named, person.username)) and default_storage.exists(blob)
-    assert any(turn["id"] in key for key in held(settings.STREAMS_URL, said))
+    assert any(turn["id"] in key for key in redis_keys_with(settings.STREAMS_URL, said))
     call = ModelCall.objects.get(person=person.user, purpose="answer")
     written_by(person, texts[3:])
     assert {*re.findall(rf"{mark}-\d+", dumped(mark))} == {*texts} and stored(mark)

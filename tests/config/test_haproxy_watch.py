@@ -17,6 +17,8 @@ import pytest
 from scripts.cluster.proxy import HAPROXY, PROXIES, Ports, Proxy, site
 from tests.product import ROOT, WAIT, free_port, until
 
+pytestmark = pytest.mark.process
+
 PROGRAM = str(ROOT / "deploy" / "haproxy" / "haproxy_watch.py")
 WELL = b"HTTP/1.0 200 OK\r\n\r\n"
 

@@ -17,6 +17,7 @@ def https_only(settings: Settings) -> None:
     settings.SECURE_HSTS_SECONDS = 31_536_000
 
 
+@pytest.mark.process
 def test_django_finds_nothing_to_warn_of() -> None:
     command = [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"]
     environment = {**os.environ, "HTTPS_ONLY": "true"}

@@ -123,7 +123,7 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
             ("secret_lost", lambda: embed(embedder, ["words"])),
             ("secret_lost", lambda: try_reranker(reranker=reranker)),
             ("web_search_failed", lambda: try_web_search(web_search=search)),
-            ("tool_server_failed", lambda: try_tool_server(tool_server=tools)),
+            ("secret_lost", lambda: try_tool_server(tool_server=tools)),
         ]
         for code, ask in asked:
             with pytest.raises(ProductError) as refused:

@@ -15,7 +15,7 @@ import pytest
 from scripts.cluster.proxy import PROXIES, Ports, Proxy, site
 from tests.product import free_port, until
 
-pytestmark = pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")]
 
 SOONER = {"proxy_read_timeout 3s": "proxy_read_timeout 1s", "504 5s": "504 1s"}  # so that the test does not take long
 

@@ -8,6 +8,8 @@ from config.embedded.paths import StartError
 from config.embedded.services import check_redis
 from tests.valkey import NOWHERE, Valkey
 
+pytestmark = pytest.mark.process
+
 REPLICA, CLUSTER = ("--replicaof", " ".join(NOWHERE)), ("--cluster-enabled", "yes")
 
 

@@ -38,6 +38,7 @@ def settings_with(**variables: str) -> dict[str, object]:
     return found
 
 
+@pytest.mark.process
 def test_each_purpose_may_have_a_redis_of_its_own() -> None:
     apart = {"STREAMS_URL": "redis://streams:6379/0", "CACHE_URL": "redis://cache:6379", "CHANNELS_URL": "redis://news"}
     said = settings_with(REDIS_URL="redis://one:6379/4", SERVER_SIDE_CURSORS="false", **apart)
@@ -82,6 +83,7 @@ def test_requests_end_while_redis_hangs(client: Client, settings: Settings, hang
 ENQUEUES = "import django; django.setup(); from core import background; background.enqueue('chat.tasks.sweep_turns')"
 
 
+@pytest.mark.process
 def test_a_broker_that_breaks_each_connection_off_is_tried_once_by_whoever_hands_work_over() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"}

@@ -12,8 +12,6 @@ from tests.conftest import Person
 from tests.product import Product, until
 from tests.spilled import SECRETS, lines, spilled
 
-pytestmark = pytest.mark.product
-
 TIMES = 12
 
 
@@ -37,6 +35,7 @@ def test_what_is_left_out_is_none(line: str) -> None:
     assert not SECRETS.search(line)
 
 
+@pytest.mark.product
 def test_nothing_that_was_said_searched_shared_or_signed_in_with_is_logged_and_one_id_finds_all_lines(
     product: Product, person: Person
 ) -> None:

@@ -18,7 +18,7 @@ from config.embedded.paths import database_url, open_to_others
 from config.embedded.supervisor import BACKGROUND_NICENESS
 from tests.product import ROOT, WAIT, until
 
-pytestmark = pytest.mark.product
+pytestmark = pytest.mark.process
 SHARED = "a-token-of-forty-three-characters-in-an-url"
 OURS = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "SECRET_KEY", "PYTEST_XDIST_WORKER")
 

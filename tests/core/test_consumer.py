@@ -13,6 +13,8 @@ from django.db import connection
 
 from tests.product import ROOT, database_url, die_with_parent, until
 
+pytestmark = pytest.mark.process
+
 DEAF = """
 import sys
 from celery.signals import worker_ready

@@ -18,6 +18,8 @@ from core.net.redis_failover import NotWritable
 from tests.product import until
 from tests.valkey import Valkey
 
+pytestmark = pytest.mark.process
+
 REFUSALS = ("READONLY", "NOREPLICAS")
 
 

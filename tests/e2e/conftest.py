@@ -24,8 +24,8 @@ from tests.product import WAIT, Product, until
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 HAND: dict[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
-# Both sizes and both colour schemes of every flow; axe looks at every page in all four.
-LOOKS: dict[str, dict[str, Any]] = {
+# Both sizes and both colour schemes, in two runs; axe checks every page in all four combinations.
+SCREENS: dict[str, dict[str, Any]] = {
     "desktop-light": {"color_scheme": "light"},
     "phone-dark": {**HAND, "color_scheme": "dark"},
 }
@@ -58,8 +58,8 @@ def browser(product: Product) -> Iterator[Browser]:
         yield started
 
 
-def elsewhere(work: Callable[[], Result]) -> Result:
-    """Runs what needs the database where no event loop runs, which Django minds."""
+def in_thread(work: Callable[[], Result]) -> Result:
+    """Return the result of `work`, run in a thread: Django refuses its database where Playwright's event loop runs."""
 
     def then_close() -> Result:
         try:
@@ -84,7 +84,7 @@ def person(product: Product, committed: None) -> Person:
         User.objects.filter(pk=made.user.pk).update(password=strong_hash(made.password))
         return made
 
-    return elsewhere(make)
+    return in_thread(make)
 
 
 class Visit:
@@ -119,7 +119,7 @@ class Visit:
 
     def sign_in(self) -> Page:
         """With a session that is there already; signing in by hand, as `enter` does, takes a second each time."""
-        key = elsewhere(self._session)
+        key = in_thread(self.session)
         self.context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": key, "url": self.product.url}])
         self.page.goto(self.product.url + "/")
         return self._signed_in()
@@ -132,7 +132,8 @@ class Visit:
         self.page.get_by_role("button", name="Sign in").click()
         return self._signed_in()
 
-    def _session(self) -> str:
+    def session(self) -> str:
+        """Return the key of a new session of the person."""
         client = Client()
         client.force_login(User.objects.get(pk=self.person.user.pk))
         return client.cookies[settings.SESSION_COOKIE_NAME].value
@@ -255,8 +256,8 @@ TOO_WIDE = """(width) => [
 
 
 @dataclass
-class Look:
-    """A page in somebody's browser of one size in one colour scheme; `options` are its context's."""
+class Screen:
+    """A signed-in page of one size in one colour scheme. `options` are those of its Playwright context."""
 
     visit: Visit
     page: Page
@@ -274,14 +275,14 @@ class Look:
         self.page.goto(self.visit.product.url + path)
 
     def press(self, what: Locator) -> None:
-        """With a finger on a phone, with a mouse on a desktop."""
+        """Tap on a phone, click on a desktop."""
         if self.phone:
             what.tap()
         else:
             what.click()
 
     def side(self) -> Locator:
-        """The side, brought up first where it is a sheet behind a button."""
+        """Return the list of conversations. On a phone, where it is a sheet, open it first."""
         side = self.page.locator("#side")
         if self.phone and not side.is_visible():
             self.press(self.page.locator(".side-opener"))
@@ -289,7 +290,8 @@ class Look:
         return side
 
     def check(self, *shown: Locator) -> None:
-        """Nothing is wider than the screen, no control beside it; the page and `shown` have the look's colours."""
+        """Assert that nothing is wider than the screen, that no control is off it, and that the page and `shown` have
+        the colours of the scheme."""
         for place in (self.page.locator("body"), *shown):
             expect(place).to_be_visible()
             # What news of the page replace in this moment has no colour; what comes in its place has.
@@ -299,26 +301,19 @@ class Look:
         assert size and self.page.evaluate(TOO_WIDE, size["width"]) == []
 
 
-@pytest.fixture(params=LOOKS)
-def look(request: pytest.FixtureRequest, visit: OpenBrowser) -> Look:
-    """Every size and colour scheme in turn, signed in; the clipboard is open to the test."""
-    options = LOOKS[str(request.param)]
+@pytest.fixture(params=SCREENS)
+def screen(request: pytest.FixtureRequest, visit: OpenBrowser) -> Screen:
+    """Each of `SCREENS` in turn, signed in, with access to the clipboard."""
+    options = SCREENS[str(request.param)]
     opened = visit(**options, permissions=["clipboard-read", "clipboard-write"])
-    return Look(opened, opened.sign_in(), options)
+    return Screen(opened, opened.sign_in(), options)
 
 
 @pytest.fixture
 def model(product: Product, person: Person) -> Iterator[Model]:
     """The one that answers where nothing else is chosen can call tools."""
 
-    def swap(make: bool) -> Model:
-        try:
-            usual = Model.objects.get(name="scripted")
-            Model.objects.filter(pk=usual.pk).update(tools=make)
-            return usual
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(1) as elsewhere:  # where no event loop runs
-        yield elsewhere.submit(swap, True).result()
-        elsewhere.submit(swap, False).result()
+    usual = in_thread(lambda: Model.objects.get(name="scripted"))
+    in_thread(lambda: Model.objects.filter(pk=usual.pk).update(tools=True))
+    yield usual
+    in_thread(lambda: Model.objects.filter(pk=usual.pk).update(tools=False))

@@ -15,7 +15,7 @@ from llm.models import Model
 from personas.models import BudgetProfile
 from tests.conftest import Person
 from tests.e2e.axe_steps import violations
-from tests.e2e.conftest import DESKTOP, PHONE, TOO_WIDE, OpenBrowser, ask, elsewhere, expect_complete, ready, status
+from tests.e2e.conftest import DESKTOP, PHONE, TOO_WIDE, OpenBrowser, ask, expect_complete, in_thread, ready, status
 from tests.e2e.key_steps import FOCUSED
 from tests.house import PROFILE, House
 from tests.product import Product
@@ -38,7 +38,7 @@ def furnished(product: Product, person: Person) -> dict[str, str]:
         profile = BudgetProfile.objects.create(**{**PROFILE, "name": name})
         return str(model.pk), str(profile.pk)
 
-    return House(person.caller, lambda script: product.model.set_script(name, script), *elsewhere(rows)).furnish()
+    return House(person.caller, lambda script: product.model.set_script(name, script), *in_thread(rows)).furnish()
 
 
 def outside() -> dict[str, str]:
@@ -91,13 +91,13 @@ def test_no_page_breaks_a_rule_of_wcag(
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
         found[name] = faults(page) + too_wide(page, size)
 
-    for name, path in elsewhere(outside).items():
+    for name, path in in_thread(outside).items():
         look(name, path)
-    elsewhere(lambda: workspace.change(user=None, fields={"sign_up": False}))
+    in_thread(lambda: workspace.change(user=None, fields={"sign_up": False}))
     opened.sign_in()
     for name, path in furnished(product, person).items():
         look(name, path)
-    elsewhere(lambda: User.objects.filter(pk=person.user.pk).update(password_once=True))
+    in_thread(lambda: User.objects.filter(pk=person.user.pk).update(password_once=True))
     look("held-up", "/")
     assert {name: each for name, each in found.items() if each} == {}
 

@@ -1,14 +1,22 @@
 """Branches in the browser: edited questions, versions, answers side by side, deleting, titles; also without scripts."""
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import connection
 from playwright.sync_api import Page, expect
 
 from llm.models import Model
-from tests.e2e.conftest import OpenBrowser, answer, ask, choose_models, expect_complete, field, ready, scripted
+from tests.e2e.conftest import (
+    OpenBrowser,
+    answer,
+    ask,
+    choose_models,
+    expect_complete,
+    field,
+    in_thread,
+    ready,
+    scripted,
+)
 from tests.e2e.conversation_steps import act, model_to_answer_again
 from tests.product import Product
 
@@ -20,15 +28,11 @@ def three_models(product: Product, committed: None) -> list[str]:
     names = [product.model.set_script(f"column-{each}", {"text": f"From {each}."}) for each in "abc"]
 
     def make() -> None:
-        try:
-            for name in names:
-                provider = Model.objects.get(name="scripted").provider
-                provider.models.get_or_create(name=name, context_window=8192)
-        finally:
-            connection.close()
+        provider = Model.objects.get(name="scripted").provider
+        for name in names:
+            provider.models.get_or_create(name=name, context_window=8192)
 
-    with ThreadPoolExecutor(1) as elsewhere:  # where no event loop runs
-        elsewhere.submit(make).result()
+    in_thread(make)
     return names
 
 
@@ -39,6 +43,7 @@ def side_by_side(page: Page, names: list[str], question: str) -> None:
     expect(page.get_by_role("button", name="Send")).to_be_visible()
 
 
+@pytest.mark.smoke
 def test_a_question_is_edited_in_its_place_and_the_old_one_is_a_click_away(page: Page) -> None:
     ask(page, "First words", text="First answer.")
     expect_complete(page)

@@ -8,8 +8,8 @@ from playwright.sync_api import Page, Route, expect
 from tests.conftest import Person
 from tests.e2e.conftest import (
     PHONE,
-    Look,
     OpenBrowser,
+    Screen,
     answer,
     ask,
     expect_complete,
@@ -268,14 +268,14 @@ def test_what_a_page_before_the_server_answers_is_not_taken_for_the_server(page:
     expect(field(page)).to_have_value("Two")
 
 
-def test_the_first_message_stands_in_its_place_and_its_conversation_around_it(look: Look) -> None:
-    page, waiting = look.page, list[Route]()
+def test_the_first_message_stands_in_its_place_and_its_conversation_around_it(screen: Screen) -> None:
+    page, waiting = screen.page, list[Route]()
     home = re.compile("//[^/]+/$")
     page.route(home, lambda route: waiting.append(route) if route.request.method == "POST" else route.continue_())
     page.evaluate("window.stays = true")
     title = page.get_by_role("heading", level=1)
     field(page).fill(scripted("Good morning", text="Good evening."))
-    look.press(page.get_by_role("button", name="Send"))
+    screen.press(page.get_by_role("button", name="Send"))
     route = until_sent(page, waiting)
     expect(page.locator("article.question")).to_contain_text("Good morning")
     expect(page.get_by_role("heading", name="What would you like to know?")).to_be_hidden()
@@ -290,11 +290,11 @@ def test_the_first_message_stands_in_its_place_and_its_conversation_around_it(lo
     expect(page).to_have_title(re.compile("^Good morning"))
     ask(page, "And at noon?", text="Good day.")
     expect(page.locator("article.answer[data-status=done]")).to_have_count(2)
-    look.press(page.get_by_role("link", name="Options of this conversation"))
-    look.press(page.get_by_role("link", name="Share by link"))
+    screen.press(page.get_by_role("link", name="Options of this conversation"))
+    screen.press(page.get_by_role("link", name="Share by link"))
     expect(page.get_by_role("dialog", name="Share by link")).to_be_visible()
     page.keyboard.press("Escape")
-    expect(look.side().locator("[aria-current=page]")).to_contain_text("Good morning")
+    expect(screen.side().locator("[aria-current=page]")).to_contain_text("Good morning")
     assert page.evaluate("window.stays")  # no other page was loaded
     page.go_back()
     expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()

@@ -40,6 +40,7 @@ def test_the_plan_opens_into_what_will_be_sent(page: Page) -> None:
     expect(panel).to_be_hidden()
 
 
+@pytest.mark.smoke
 def test_an_answer_shows_what_its_model_saw(page: Page) -> None:
     ask(page, "First question", text="First answer.")
     expect_complete(page)

@@ -13,6 +13,7 @@ from tests.product import until
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
+@pytest.mark.smoke
 def test_somebody_signs_in_and_out(visit: OpenBrowser) -> None:
     opened = visit()
     opened.page.goto(opened.product.url + "/")
@@ -28,6 +29,7 @@ def test_somebody_signs_in_and_out(visit: OpenBrowser) -> None:
     assert page.evaluate("localStorage.length") == 0
 
 
+@pytest.mark.smoke
 def test_a_first_message_starts_a_conversation_and_its_answer_streams(page: Page) -> None:
     ask(page, "Tell me words", text=WORDS, interval=0.05)
     expect(page).to_have_url(re.compile(r"/c/[0-9a-f-]{36}/$"))
@@ -77,6 +79,7 @@ def test_code_is_copied_as_it_was_written(visit: OpenBrowser) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "def answer(question):\n    return 42\n"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("how", ["button", "escape"])
 def test_an_answer_is_stopped_and_keeps_its_text(page: Page, how: str) -> None:
     ask(page, "Go on for long", tokens=2_000, interval=0.05)
@@ -92,6 +95,7 @@ def test_an_answer_is_stopped_and_keeps_its_text(page: Page, how: str) -> None:
     expect(answer(page).get_by_role("button", name="Try again")).to_be_visible()
 
 
+@pytest.mark.smoke
 def test_a_reload_in_the_middle_loses_and_doubles_nothing(page: Page) -> None:
     ask(page, "Words", text=WORDS, interval=0.05)
     expect(answer(page)).to_contain_text("word5")
@@ -165,6 +169,7 @@ def test_two_tabs_see_the_same(visit: OpenBrowser) -> None:
         expect(answer(tab, 1).locator(".prose")).to_have_text(WORDS)
 
 
+@pytest.mark.smoke
 def test_a_failed_answer_says_why_and_is_tried_again(page: Page) -> None:
     ask(page, "Fail once", text="Now it works.", error={"status": 401, "message": "bad key"}, error_times=1)
     failed = answer(page)

@@ -16,7 +16,7 @@ from llm.models import Model
 from tests.chat.books import book, notes, small_model
 from tests.chat.documents import upload
 from tests.conftest import Person
-from tests.e2e.conftest import OpenBrowser, answer, ask, elsewhere, expect_complete, field, ready, scripted, status
+from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, in_thread, ready, scripted, status
 from tests.e2e.file_steps import attach, carry, chip, choose, go_to, overflow, row, send_button, text_file
 from tests.files.test_page_pictures import marked
 from tests.product import Product
@@ -30,9 +30,9 @@ BROKEN = FilePayload(name="broken.pdf", mimeType="application/pdf", buffer=b"%PD
 
 @pytest.fixture
 def small(product: Product, committed: None) -> Iterator[Model]:
-    made = elsewhere(partial(small_model, product))
+    made = in_thread(partial(small_model, product))
     yield made
-    elsewhere(made.provider.delete)
+    in_thread(made.provider.delete)
 
 
 def test_several_files_are_uploaded_at_once_and_their_states_change_live(page: Page) -> None:
@@ -102,7 +102,7 @@ def test_the_mark_stands_over_the_words_of_a_scan(page: Page, person: Person) ->
         words = [Place(800, 1_250, 1_900, 1_625), place, Place(3_300, 1_250, 4_500, 1_625)]
         RecognisedPage.objects.update_or_create(file_id=file, page=1, defaults={"places": packed(words)})
 
-    elsewhere(recognise)
+    in_thread(recognise)
     start = len(f"{RECOGNISED}: eng, 96 % sure]\n\nThe ")
     page.goto(f"{person.caller.url}/files/{file}/?start={start}&end={start + 4}#passage")
     shown = page.get_by_role("img", name="Page 1, on which is marked: lake")
@@ -113,6 +113,7 @@ def test_the_mark_stands_over_the_words_of_a_scan(page: Page, person: Person) ->
     assert all(abs(at - edge / 100) <= 2 for at, edge in zip(box, place, strict=True))
 
 
+@pytest.mark.smoke
 def test_a_file_goes_with_a_message_and_the_plan_counts_it(page: Page) -> None:
     expect(page.locator(".plan-line")).to_contain_text("fit")
     edge = page.locator("#plan-bar .group-files")

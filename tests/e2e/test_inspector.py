@@ -1,11 +1,8 @@
 """What an answer's model saw, call by call, and how tools and thoughts stand while an answer grows."""
 
 import json
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import connection
 from playwright.sync_api import Page, expect
 
 from llm.models import Model
@@ -21,21 +18,11 @@ BAD = {"tool_calls": [{"name": "no_such_tool", "arguments": {}}]}
 
 
 @pytest.fixture
-def place(product: Product, person: Person) -> Iterator[str]:
-    """A conversation of a persona that works on tasks, with a model that can."""
-
-    def tools(can: bool) -> None:
-        try:
-            Model.objects.filter(name="scripted").update(tools=can)
-        finally:
-            connection.close()
-
+def place(product: Product, person: Person, model: Model) -> str:
+    """The address of a conversation whose persona works on tasks, with a model that can call tools."""
     body = {"name": "Helper", "instructions": "Help.", "tools": [TASKS]}
     persona = person.caller.post("personas/", body, expect=201)["id"]
-    with ThreadPoolExecutor(1) as elsewhere:  # where no event loop runs
-        elsewhere.submit(tools, True).result()
-        yield product.url + f"/c/{person.caller.post('conversations/', {'persona': persona}, expect=201)['id']}/"
-        elsewhere.submit(tools, False).result()
+    return f"{product.url}/c/{person.caller.post('conversations/', {'persona': persona}, expect=201)['id']}/"
 
 
 def test_every_call_of_a_turn_can_be_looked_at(page: Page, place: str) -> None:

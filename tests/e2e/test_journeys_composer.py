@@ -1,8 +1,9 @@
-"""Whole ways through writing a message and looking at what was sent, each in four looks."""
+"""Writing a message and looking at what is sent, on a desktop and on a phone.
 
-import json
+The tests of one thing at a time (`test_composer.py`, `test_files.py`, `test_inspector.py`, ...) hold the rest.
+"""
+
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,24 +17,22 @@ from personas.models import BudgetProfile, Persona
 from tests.chat.conversations import past
 from tests.conftest import Person
 from tests.e2e.conftest import (
-    Look,
+    Screen,
     answer,
-    ask,
     choose_models,
-    elsewhere,
     expect_complete,
     field,
+    in_thread,
     ready,
-    scripted,
     who_answers,
 )
-from tests.e2e.file_steps import attach, carry, chip, text_file
+from tests.e2e.file_steps import carry, chip
 from tests.product import Product
 from tests.projects.uploads import uploaded
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
-# Ends when the browser has told the page what lies under the pointer now.
+# Resolves when the browser has told the page which element is under the pointer now.
 SCROLLED_BENEATH_THE_POINTER = """() => new Promise((resolve) => {
   addEventListener("pointerover", () => resolve(), { once: true });
   document.querySelector("#transcript").scrollTop -= 100;
@@ -43,121 +42,95 @@ SCROLLED_BENEATH_THE_POINTER = """() => new Promise((resolve) => {
 @pytest.fixture
 def second_model(product: Product, committed: None) -> str:
     name = product.model.set_script("second", {"text": "From the second."})
-    provider = elsewhere(lambda: Model.objects.get(name="scripted").provider)
-    elsewhere(lambda: provider.models.get_or_create(name=name, context_window=64_000))
+    provider = in_thread(lambda: Model.objects.get(name="scripted").provider)
+    in_thread(lambda: provider.models.get_or_create(name=name, context_window=64_000))
     return name
 
 
 @pytest.fixture
-def crowded(person: Person) -> str:
-    """The path of a conversation that its model's window does not hold."""
+def long_conversation(person: Person) -> str:
+    """The path of a conversation that its model's window does not hold, with two answers that say what they saw."""
 
     def make() -> str:
-        name = f"crowded {uuid4().hex[:8]}"
-        profile = BudgetProfile.objects.create(name=name, window=4_096, summaries=False)
+        profile = BudgetProfile.objects.create(name=f"small {uuid4().hex[:8]}", window=4_096, summaries=False)
         persona = Persona.objects.create(owner=person.user, name="Brief", budget_profile=profile)
-        return f"/c/{past(person.user, 12, words=100, persona=persona).pk}/"
+        return str(past(person.user, 12, words=100, persona=persona).pk)
 
-    return elsewhere(make)
-
-
-@dataclass(frozen=True)
-class Desk:
-    """What somebody has at hand who writes a message: ids, the code of a task, the name of a second model."""
-
-    persona: str
-    task: str
-    model: str
+    place = in_thread(make)
+    for number in ("First", "Second"):
+        turn = person.caller.ask(f"{number} question", {"text": f"{number} answer."}, place)
+        person.caller.ended(turn["id"])
+    return f"/c/{place}/"
 
 
 @pytest.fixture
-def desk(person: Person, second_model: str) -> Desk:
+def composer_data(person: Person, second_model: str) -> str:
+    """A persona, a saved prompt, a task and a file of the person; returns the code of the task."""
     caller = person.caller
-    persona = caller.post("personas/", {"name": "Pirate", "instructions": "Talk like a pirate."}, expect=201)
+    caller.post("personas/", {"name": "Pirate", "instructions": "Talk like a pirate."}, expect=201)
     caller.post("prompts/", {"name": "Rhyme", "text": "Say it in rhyme."}, expect=201)
-    task = caller.post("tasks/", {"title": "Buy cacao", "level": "task"}, expect=201)
     uploaded(caller, "recipe.txt", "Cacao, milk and sugar.")
-    return Desk(persona["id"], task["code"], second_model)
+    return str(caller.post("tasks/", {"title": "Buy cacao", "level": "task"}, expect=201)["code"])
 
 
-def fill_the_field(look: Look, desk: Desk) -> None:
-    """With a saved prompt, a task and a file that were offered, and many lines."""
-    page = look.page
+def test_a_message_is_put_together_and_sent(composer_data: str, second_model: str, screen: Screen) -> None:
+    page = screen.page
     prompts, things = (page.get_by_role("listbox", name=name) for name in ("Prompts", "Tasks and files"))
     field(page).press_sequentially("/rhy")
-    look.check(prompts)
-    look.press(prompts.get_by_role("option", name="Rhyme"))
+    screen.check(prompts)
+    screen.press(prompts.get_by_role("option", name="Rhyme"))
     expect(field(page)).to_have_value("Say it in rhyme.")
     height = field(page).evaluate("each => each.offsetHeight")
     field(page).press("End")
     field(page).press_sequentially(" @caca")
-    look.check(things)
-    look.press(things.get_by_role("option", name="Buy cacao"))
-    expect(field(page)).to_have_value(re.compile(f"@{desk.task} $"))
+    screen.check(things)
+    screen.press(things.get_by_role("option", name="Buy cacao"))
+    expect(field(page)).to_have_value(re.compile(f"@{composer_data} $"))
     field(page).press_sequentially("@reci")
-    look.press(things.get_by_role("option", name="recipe.txt"))
-    expect(chip(page, "recipe.txt")).to_have_attribute("data-status", "ready")
+    screen.press(things.get_by_role("option", name="recipe.txt"))
+    for name in ("dropped.txt", "removed.txt"):
+        carry(page, "drop", name, b"some words")
+        expect(chip(page, name)).to_have_attribute("data-status", "ready")
+    screen.press(page.get_by_role("button", name="Remove removed.txt"))
+    expect(page.locator("#chips .chip")).to_have_count(2)
     field(page).fill(field(page).input_value() + "\n" * 8 + "And so on.")
     assert field(page).evaluate("each => each.offsetHeight") > 2 * height
+    screen.check(page.locator("#composer"))
 
-
-def test_a_message_is_put_together_and_sent(look: Look, desk: Desk) -> None:
-    page = look.page
-    fill_the_field(look, desk)
-    carry(page, "drop", "dropped.txt", b"some words")
-    carry(page, "paste", "pasted.txt", b"other words")
-    attach(page, text_file("chosen.txt", "more words"))
-    for name in ("dropped.txt", "pasted.txt", "chosen.txt"):
-        expect(chip(page, name)).to_have_attribute("data-status", "ready")
-    look.press(page.get_by_role("button", name="Remove pasted.txt"))
-    expect(page.locator("#chips .chip")).to_have_count(3)
-    look.check(page.locator("#composer"))
-    draft = field(page).input_value()
-    page.reload()
-    expect(field(page)).to_have_value(draft)
-    expect(page.locator("#chips .chip")).to_have_count(3)
-
-    choose_models(page, desk.model)
-    who_answers(page).get_by_label("Persona").select_option(desk.persona)
-    look.check(who_answers(page))
+    choose_models(page, second_model)
+    who_answers(page).get_by_label("Persona").select_option(label="Pirate")
+    screen.check(who_answers(page))
     page.keyboard.press("Escape")
-    expect(page.locator(".who-opener")).to_contain_text(desk.model)
+    expect(page.locator(".who-opener")).to_contain_text(second_model)
     expect(page.locator("#plan-bar .group-persona")).to_have_count(1)
-    look.press(page.locator(".plan-line"))
+    screen.press(page.locator(".plan-line"))
     panel = page.locator("#panel")
     expect(panel.get_by_role("heading", name="What the model will see")).to_be_visible()
     for group in ("Instructions", "Persona and project", "Files", "This question"):
         expect(panel.get_by_role("region", name=group)).to_be_visible()
-    expect(panel).to_contain_text("chosen.txt")
-    look.check(panel)
-    look.press(panel.get_by_role("button", name="Close the panel"))
+    expect(panel).to_contain_text("dropped.txt")
+    screen.check(panel)
+    screen.press(panel.get_by_role("button", name="Close the panel"))
 
-    look.press(page.get_by_role("button", name="Send"))
-    expect(answer(page)).to_contain_text("From the second.")
-    expect_complete(page)
-    expect(answer(page).locator(".by")).to_have_text(desk.model)
+    screen.press(page.get_by_role("button", name="Send"))
     question = page.locator("article.question")
-    expect(question.get_by_role("link", name=f"@{desk.task}")).to_be_visible()
-    expect(question.locator(".chip")).to_have_count(3)
-    expect(field(page)).to_have_value("")
-    look.check(question.locator(".bubble"))
+    expect(question.get_by_role("link", name=f"@{composer_data}")).to_be_visible()
+    expect(question.locator(".chip")).to_have_count(2)
+    screen.check(question.locator(".bubble"))
+    expect(answer(page).locator(".by")).to_have_text(second_model)
+    expect_complete(page)
 
 
-def test_an_answer_opens_into_what_its_model_saw_and_what_it_did_not(look: Look, crowded: str) -> None:
-    page = look.page
-    look.go(crowded)
+def test_an_answer_opens_into_what_its_model_saw_and_what_it_did_not(long_conversation: str, screen: Screen) -> None:
+    page = screen.page
+    screen.go(long_conversation)
     ready(page)
     expect(page.locator(".plan-line")).to_contain_text("left out")
-    ask(page, "First question", text="First answer.")
-    expect_complete(page)
-    ask(page, "Second question", text="Second answer.")
-    expect(answer(page)).to_contain_text("Second answer.")
-    expect_complete(page)
     page.evaluate("document.querySelector('#messages > .more-link')?.scrollIntoView()")  # its sight begins further up
     expect(page.get_by_role("link", name="Earlier messages")).to_have_count(0)
     link = answer(page).get_by_role("link", name="What it saw")
     expect(link).to_contain_text("left out")
-    look.press(link)
+    screen.press(link)
     panel = page.locator("#panel")
     expect(panel.get_by_role("heading", name="What the model saw")).to_be_focused()
     expect(panel.get_by_role("img", name=re.compile(r"\d+ % of what the model can read at once"))).to_be_visible()
@@ -174,69 +147,45 @@ def test_an_answer_opens_into_what_its_model_saw_and_what_it_did_not(look: Look,
     panel.locator(".source[data-lights]").last.get_by_role("link").focus()
     lit = page.locator(".message.lit")
     expect(lit).to_have_count(1)
-    if not look.phone:
+    if not screen.phone:
         page.evaluate(SCROLLED_BENEATH_THE_POINTER)
         expect(lit).to_have_count(1)
         page.mouse.move(0, 0)
         expect(lit).to_have_count(0)
-    look.check(panel)
-
-    look.press(panel.get_by_text("For the curious"))
-    look.press(panel.get_by_text("Changed since the turn before"))
+    screen.check(panel)
+    screen.press(panel.get_by_text("For the curious"))
+    screen.press(panel.get_by_text("Changed since the turn before"))
     expect(panel.locator("#panel-changes")).to_contain_text("First answer.")
-    look.press(panel.get_by_text("Show the prompt"))
-    prompt = panel.locator(".prompt pre")
-    expect(prompt.first).to_contain_text("You are being tested.")
-    expect(prompt.last).to_contain_text("Second question")
-    look.check(panel)
-    with look.visit.context.expect_page() as raw:
-        look.press(panel.get_by_role("link", name="The report as JSON"))
-    raw.value.wait_for_load_state()
-    assert json.loads(raw.value.locator("body").inner_text())["sections"]["system"]
-    raw.value.close()
-    look.press(panel.get_by_role("button", name="Close the panel"))
-    expect(panel).to_be_hidden()
+    screen.press(panel.get_by_text("Show the prompt"))
+    expect(panel.locator(".prompt pre").last).to_contain_text("Second question")
+    screen.check(panel)
 
 
 @pytest.fixture
 def demo(product: Product, person: Person) -> None:
-    """The person has what the first one of a workspace gets."""
+    """Give the person the project that the first person of a workspace gets."""
 
     def make() -> None:
         with override_settings(MEDIA_ROOT=Path(product.environment["DATA_DIR"]) / "files"):
             Command().demo_project(person.user)
 
-    elsewhere(make)
+    in_thread(make)
 
 
-@pytest.mark.usefixtures("demo")
-def test_who_begins_sees_what_to_do_and_a_project_to_look_at(look: Look) -> None:
-    page = look.page
-    ready(page)
-    expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+def test_the_home_page_leads_to_a_project_to_look_at(demo: None, screen: Screen) -> None:
+    page = screen.page
     steps = page.get_by_role("list", name="To begin with")
     expect(steps.get_by_role("link")).to_have_count(4)
-    look.check()
-    look.press(steps.get_by_role("link", name="Ask something"))
-    expect(field(page)).to_have_value(re.compile("^Explain in three sentences"))
-    field(page).fill("")
-
-    look.press(steps.get_by_role("link", name="A look at Glasshouse"))
+    screen.check()
+    screen.press(steps.get_by_role("link", name="A look at Glasshouse"))
     expect(page.get_by_role("heading", name="A look at Glasshouse")).to_be_visible()
     expect(page.locator("#entries tbody tr[data-status=ready]")).to_have_count(3)
-    look.check()
-    look.press(page.locator("main").get_by_role("link", name="New conversation"))
+    screen.check()
+    screen.press(page.locator("main").get_by_role("link", name="New conversation"))
     ready(page)
-    look.press(page.get_by_role("link", name="What is a window?"))
+    screen.press(page.get_by_role("link", name="What is a window?"))
     expect(field(page)).to_have_value("What is a window?")
-    field(page).fill(scripted("What is a window?", text="It holds what is sent [1]."))
-    look.press(page.get_by_role("button", name="Send"))
-    expect_complete(page)
-    look.press(answer(page).get_by_role("link", name="What it saw"))
+    screen.press(page.locator(".plan-line"))
     panel = page.locator("#panel")
     expect(panel).to_contain_text("1-how-glasshouse-decides.md")
-    look.check(panel)
-    look.press(panel.get_by_role("button", name="Close the panel"))
-    look.press(look.side().get_by_role("link", name="New conversation"))
-    expect(field(page)).to_be_visible()
-    expect(steps).to_have_count(0)
+    screen.check(panel)

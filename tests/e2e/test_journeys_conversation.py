@@ -1,29 +1,31 @@
-"""Whole ways through a conversation, each in four looks: desktop and phone, light and dark."""
+"""Conversations on a desktop and on a phone: what an answer holds, what opens on it, and how keys alone lead through.
+
+The tests of one thing at a time (`test_branches.py`, `test_conversation.py`, `test_sources.py`, ...) hold what the
+controls do. Conversations are made through the API, so that a browser only visits them.
+"""
 
 import re
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from llm.models import Model
 from personas.tools import TASKS
 from tests.conftest import Person
 from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import (
-    Look,
+    Screen,
     answer,
     ask,
     choose_models,
-    elsewhere,
     expect_complete,
     field,
+    in_thread,
     ready,
     scripted,
-    status,
     who_answers,
 )
-from tests.e2e.conversation_steps import model_to_answer_again
 from tests.e2e.file_steps import chip, text_file
 from tests.e2e.key_steps import FOCUSED, Keys
 from tests.product import Product
@@ -33,9 +35,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 CODE = "def answer(question):\n    return 42  # " + "and a long line of words " * 6 + "\n"
 COLUMNS = [f"a rather long column {number}" for number in range(12)]
+CLAUSE = "Clause 7: the fee is limited to 500 euros a year."
+CITED = "The fee is **limited** [1]. What exceeds it is free [1]."
 ALL = f"""# A heading
 
-Some **bold** words.
+{CITED}
 
 ```python
 {CODE}```
@@ -51,40 +55,34 @@ $$\\frac{{1}}{{2}}$$
 - [x] done
 - [ ] open"""
 CALL = {"tool_calls": [{"name": "list_tasks", "arguments": {}}]}
-CLAUSE = "Clause 7: the fee is limited to 500 euros a year."
-CITED = "The fee is **limited** [1]. What exceeds it is free [1]."
-# Notes every length that an answer has while it is being written.
-WATCH = """() => {
-  const seen = (window.lengths = new Set());
-  new MutationObserver(() => {
-    const growing = document.querySelector("article.answer[data-status=pending] .prose");
-    if (growing) seen.add(growing.textContent.length);
-  }).observe(document.getElementById("messages"), { childList: true, subtree: true, characterData: true });
-}"""
 
 
 @pytest.fixture
-def helper(product: Product, person: Person) -> str:
-    """The path of a conversation whose persona works on tasks, with a model that can."""
+def contracts(person: Person) -> str:
+    """The id of a project with a file whose text is in the prompt."""
+    caller = person.caller
+    file = uploaded(caller, "contract.txt", CLAUSE)["id"]
+    project = str(caller.post("projects/", {"name": "Contracts"}, expect=201)["id"])
+    caller.post(f"projects/{project}/files/", {"file": file, "pinned": True}, expect=201)
+    return project
+
+
+@pytest.fixture
+def answered(product: Product, person: Person, contracts: str) -> str:
+    """The path of a conversation with an answer of all kinds of content."""
 
     def model() -> str:
         provider = Model.objects.get(name="scripted").provider
         return str(provider.models.get_or_create(name="with tools", context_window=64_000, tools=True)[0].pk)
 
-    person.caller.post("tasks/", {"title": "Buy cacao", "level": "task"}, expect=201)
-    body = {"name": "Helper", "instructions": "Help.", "tools": [TASKS], "model": elsewhere(model)}
-    persona = person.caller.post("personas/", body, expect=201)["id"]
-    return f"/c/{person.caller.post('conversations/', {'persona': persona}, expect=201)['id']}/"
-
-
-@pytest.fixture
-def contracts(person: Person) -> str:
-    """The path of a conversation in a project with a file whose text is in the prompt."""
     caller = person.caller
-    file = uploaded(caller, "contract.txt", CLAUSE)["id"]
-    project = caller.post("projects/", {"name": "Contracts"}, expect=201)["id"]
-    caller.post(f"projects/{project}/files/", {"file": file, "pinned": True}, expect=201)
-    return f"/c/{caller.post('conversations/', {'project': project}, expect=201)['id']}/"
+    caller.post("tasks/", {"title": "Buy cacao", "level": "task"}, expect=201)
+    body = {"name": "Helper", "instructions": "Help.", "tools": [TASKS], "model": in_thread(model)}
+    persona = caller.post("personas/", body, expect=201)["id"]
+    place = caller.post("conversations/", {"persona": persona, "project": contracts}, expect=201)["id"]
+    thinking = {"reasoning": "First this, then that.", **CALL}
+    caller.ended(caller.ask("Show me everything", {"steps": [thinking, {"text": ALL}]}, place)["id"])
+    return f"/c/{place}/"
 
 
 @pytest.fixture
@@ -97,184 +95,122 @@ def three(product: Product, committed: None) -> list[str]:
         for name in names:
             provider.models.get_or_create(name=name, context_window=8192)
 
-    elsewhere(make)
+    in_thread(make)
     return names
 
 
-def copied(page: Page) -> str:
-    return str(page.evaluate("navigator.clipboard.readText()"))
-
-
-def test_an_answer_grows_shows_all_it_holds_is_copied_and_judged(look: Look, helper: str) -> None:
-    page = look.page
-    look.go(helper)
+def test_an_answer_and_all_that_opens_on_it_fit(answered: str, screen: Screen) -> None:
+    page = screen.page
+    screen.go(answered)
     ready(page)
-    page.evaluate(WATCH)
-    thinking = {"reasoning": "First this, then that.", **CALL}
-    ask(page, "Show me everything", steps=[thinking, {"text": ALL, "interval": 0.008}])
-    expect_complete(page)
-    assert page.evaluate("lengths.size") > 2
-    expect(status(page)).to_contain_text("Answer complete")
-
+    shown = answer(page)
     for fold, inside in ((".thinking", "First this, then that."), (".call details", "Buy cacao")):
-        folded = answer(page).locator(fold)
+        folded = shown.locator(fold)
         expect(folded.get_by_text(inside).first).to_be_hidden()
-        look.press(folded.locator("summary"))
+        screen.press(folded.locator("summary"))
         expect(folded.get_by_text(inside).first).to_be_visible()
-    expect(answer(page).locator(".call summary")).to_contain_text("done")
-    expect(answer(page).locator("math")).to_have_count(2)
-    boxes = answer(page).get_by_role("checkbox")
-    expect(boxes.nth(0)).to_be_checked()
-    expect(boxes.nth(1)).not_to_be_checked()
-    for wide in (answer(page).locator(".table"), answer(page).locator(".code pre")):
-        assert wide.evaluate("each => each.scrollWidth > each.clientWidth") or not look.phone  # in itself
-    look.check(answer(page).locator(".code"), answer(page).locator("th").first, page.locator("#composer"))
-
-    look.press(answer(page).locator(".code").get_by_role("button", name="Copy"))
-    expect(answer(page).locator(".code").get_by_role("button", name="Copied")).to_be_visible()
-    assert copied(page) == CODE
-    look.press(answer(page).locator("[data-copy-answer]"))
-    expect(answer(page).locator("[data-copy-answer]")).to_contain_text("Copied")
-    assert copied(page) == ALL
-
-    good = answer(page).get_by_role("button", name="Good answer")
-    look.press(good)
+    expect(shown.locator("math")).to_have_count(2)
+    for wide in (shown.locator(".table"), shown.locator(".code pre")):
+        assert wide.evaluate("each => each.scrollWidth > each.clientWidth") or not screen.phone  # in itself
+    screen.check(shown.locator(".code"), shown.locator("th").first, page.locator("#composer"))
+    good = shown.get_by_role("button", name="Good answer")
+    screen.press(good)
     expect(good).to_have_attribute("aria-pressed", "true")
-    page.reload()
-    expect(good).to_have_attribute("aria-pressed", "true")
-    expect(answer(page).locator("math")).to_have_count(2)
+
+    screen.press(page.locator("article.question").first.get_by_role("link", name="Edit"))
+    screen.check(page.get_by_label("Your message, in other words"))
+    screen.press(page.get_by_role("link", name="Cancel"))
+    screen.press(shown.get_by_role("button", name="Answer again with another model"))
+    screen.check(page.get_by_role("form", name="Answer again with"))
+    page.keyboard.press("Escape")
+    sources_open(screen)
+    stopped_and_continued(screen)
 
 
-def test_a_citation_leads_over_its_card_and_the_panel_to_its_source(look: Look, contracts: str) -> None:
-    page = look.page
-    look.go(contracts)
-    ready(page)
-    ask(page, "Which clause?", text=CITED)
-    expect_complete(page)
-    citation, card = answer(page).locator(".citation").first, page.locator("#citation-preview")
-    if look.phone:
+def sources_open(screen: Screen) -> None:
+    """The card of a citation and the panel of sources."""
+    page, shown = screen.page, answer(screen.page)
+    citation, card = shown.locator(".citation").first, page.locator("#citation-preview")
+    if screen.phone:
         citation.tap()
     else:
         citation.hover()
     expect(card).to_contain_text(CLAUSE)
     expect(card).to_be_in_viewport(ratio=1)
-    look.check(card)
-    with look.visit.context.expect_page() as source:
-        look.press(card.get_by_role("link", name="contract.txt"))
+    screen.check(card)
+    with screen.visit.context.expect_page() as source:
+        screen.press(card.get_by_role("link", name="contract.txt"))
     expect(source.value.locator("main")).to_contain_text(CLAUSE)
     source.value.close()
-
-    look.press(answer(page).get_by_role("link", name="1 source"))
+    screen.press(shown.get_by_role("link", name="1 source"))
     panel = page.locator("#panel")
-    expect(panel.get_by_role("heading", name="Sources of this answer")).to_be_focused()
     expect(panel).to_contain_text(CLAUSE)
-    look.check(panel)
-    look.press(panel.get_by_text("Cited 2 times"))
-    look.press(panel.get_by_role("link", name="The fee is limited [1].").first)
-    expect(answer(page)).to_be_focused()
-    expect(panel).to_be_visible(visible=not look.phone)  # there it covers what is quoted
-    if look.phone:
-        look.press(answer(page).get_by_role("link", name="1 source"))
-    look.press(panel.get_by_role("link", name="Those of the whole conversation"))
-    expect(panel.get_by_role("heading", name="Sources of this conversation")).to_be_visible()
-    look.press(panel.get_by_role("button", name="Close the panel"))
-    expect(panel).to_be_hidden()
+    screen.check(panel)
+    screen.press(panel.get_by_text("Cited 2 times"))
+    screen.press(panel.get_by_role("link", name="The fee is limited [1].").first)
+    expect(shown).to_be_focused()
+    expect(panel).to_be_visible(visible=not screen.phone)  # on a phone it would cover what is quoted
 
 
-def test_an_answer_is_stopped_continued_edited_and_written_again(look: Look, three: list[str]) -> None:
-    page = look.page
-    page.reload()  # the page knows the models from now on
-    ready(page)
-    ask(page, "Go on for long", tokens=4_000, interval=0.02)
-    for number in (0, 1):
+def stopped_and_continued(screen: Screen) -> None:
+    page = screen.page
+    field(page).fill(scripted("Go on for long", tokens=4_000, interval=0.02))
+    screen.press(page.get_by_role("button", name="Send"))
+    for number in (1, 2):
         expect(answer(page, number).locator(".prose")).to_contain_text("t5")
-        look.press(page.get_by_role("button", name="Stop the answer"))
-        expect(answer(page, number)).to_have_attribute("data-status", "stopped")
+        screen.press(page.get_by_role("button", name="Stop the answer"))
         expect(answer(page, number)).to_contain_text("Stopped. What was written is kept.")
-        if number == 0:
-            look.press(answer(page).get_by_role("button", name="Continue"))
+        screen.check()
+        if number == 1:
+            screen.press(answer(page).get_by_role("button", name="Continue"))
             expect(page.get_by_text("You asked to continue.")).to_be_visible()
 
-    question = page.locator("article.question").first
-    look.press(question.get_by_role("link", name="Edit"))
-    box = page.get_by_label("Your message, in other words")
-    expect(box).to_have_value(re.compile("^Go on for long"))
-    look.check(box)
-    box.fill(scripted("Only a word", text="One word."))
-    look.press(page.locator("form.edit").get_by_role("button", name="Send"))
-    expect(answer(page)).to_contain_text("One word.")
-    expect_complete(page)
-    expect(page.locator("article")).to_have_count(2)
 
-    look.press(answer(page).get_by_role("button", name="Answer again with another model"))
-    menu = page.get_by_role("form", name="Answer again with")
-    look.check(menu)
-    look.press(model_to_answer_again(menu, three[1]))
-    expect(answer(page)).to_contain_text("From b.")
-    expect_complete(page)
-    expect(answer(page).locator(".by")).to_have_text(three[1])
-
-    look.press(answer(page).get_by_role("button", name="Previous version"))
-    expect(answer(page)).to_contain_text("One word.")
-    expect(answer(page).get_by_role("group", name="Versions")).to_contain_text("1/2")
-    look.press(question.get_by_role("button", name="Previous version"))
-    expect(answer(page, 0)).to_contain_text("t5")
-    expect(page.locator("article")).to_have_count(4)
-    look.check()
-
-
-def test_models_answer_side_by_side_and_one_is_gone_on_with(look: Look, three: list[str]) -> None:
-    page = look.page
-    page.reload()  # the page knows the models from now on
-    ready(page)
+def test_answers_side_by_side_fit(three: list[str], screen: Screen) -> None:
+    page = screen.page
     choose_models(page, *three)
-    look.check(who_answers(page))
     expect(who_answers(page)).to_contain_text("Three answer at once at most.")
     expect(who_answers(page).get_by_role("checkbox", name="scripted", checked=False).first).to_be_disabled()
+    screen.check(who_answers(page))
     page.keyboard.press("Escape")
     expect(page.locator(".who-opener")).to_contain_text("and 2 more")
     ask(page, f"All three {uuid4().hex}")
     columns, tabs = page.locator(".columns article"), page.get_by_role("tab")
     expect(columns).to_have_text([re.compile(f"From {each}") for each in "abc"])
     expect(page.get_by_role("button", name="Send")).to_be_visible()
-    if look.phone:
-        expect(tabs).to_have_text(three)
-        for shown in (2, 1):
-            look.press(tabs.nth(shown))
-            for number in range(3):
-                expect(columns.nth(number)).to_be_visible(visible=number == shown)
+    if screen.phone:
+        screen.press(tabs.nth(1))
     else:
         expect(tabs.filter(visible=True)).to_have_count(0)
         places = [each.bounding_box() for each in columns.all()]
-        assert len({place["y"] for place in places if place}) == 1
         assert len({place["x"] for place in places if place}) == 3
-    look.check(columns.nth(1))
-    look.press(columns.nth(1).get_by_role("button", name="Go on with this one"))
+    screen.check(columns.nth(1))
+    screen.press(columns.nth(1).get_by_role("button", name="Go on with this one"))
     expect(columns.nth(1)).to_contain_text("The conversation goes on from here.")
     field(page).fill("Onwards")
-    look.press(page.get_by_role("button", name="Send"))
+    screen.press(page.get_by_role("button", name="Send"))
     expect(page.locator(".columns")).to_have_count(0)
     expect_complete(page)
-    expect(answer(page, 0)).to_contain_text("From b.")
-    expect(answer(page, 0).get_by_role("group", name="Versions")).to_contain_text("2/3")
-    look.check()
+    versions = answer(page, 0).get_by_role("group", name="Versions")
+    expect(versions).to_contain_text("2/3")
+    screen.check()
+    screen.press(versions.get_by_role("button", name="Previous version"))
+    expect(answer(page, 0)).to_contain_text("From a.")
 
 
-def test_a_conversation_is_led_by_keys_alone(look: Look, contracts: str, three: list[str]) -> None:
-    page, keys = look.page, Keys(look.page)
-    caller = look.visit.person.caller
-    uploaded(caller, "annex.txt", "Annex A.")
-    caller.post("prompts/", {"name": "Letter", "text": "Write to {{who}}."}, expect=201)
-    look.go(contracts)
+def test_a_conversation_is_led_by_keys_alone(contracts: str, three: list[str], screen: Screen) -> None:
+    page, keys, caller = screen.page, Keys(screen.page), screen.visit.person.caller
+    place = caller.post("conversations/", {"project": contracts}, expect=201)["id"]
+    screen.go(f"/c/{place}/")
     ready(page)
-    put_together_by_keys(look, keys)
+    attached_by_keys(screen, keys)
 
     keys.to("Your message", back=True)
     keys.press("Control+a")
     keys.write(scripted("Go on for long", tokens=4_000, interval=0.02))
     keys.open("Send")
     expect(answer(page).locator(".prose")).to_contain_text("t5")
-    if look.phone:
+    if screen.phone:
         keys.to("Your message")
     keys.open("Stop the answer")
     expect(answer(page)).to_have_attribute("data-status", "stopped")
@@ -295,26 +231,17 @@ def test_a_conversation_is_led_by_keys_alone(look: Look, contracts: str, three: 
     keys.open("Send")
     expect(answer(page)).to_contain_text("The fee is limited")
     expect_complete(page)
-    read_by_keys(look, keys)
-    asked_elsewhere_by_keys(look, keys, three[0])
-    look.check()
+    read_by_keys(screen, keys)
+    moved_by_keys(screen, keys)
+    screen.check()
 
 
-def put_together_by_keys(look: Look, keys: Keys) -> None:
-    """A message from a saved prompt that asks for something, with a file."""
-    page = look.page
-    if look.phone:
+def attached_by_keys(screen: Screen, keys: Keys) -> None:
+    """A file of the machine is attached and removed, and the sheet of models opened and left."""
+    page = screen.page
+    if screen.phone:
         keys.to("Your message")
     expect(field(page)).to_be_focused()
-    keys.write("/lett")
-    expect(page.get_by_role("listbox", name="Prompts").get_by_role("option", name="Letter")).to_be_visible()
-    keys.press("Enter")
-    expect(page.get_by_role("dialog").get_by_label("who")).to_be_focused()
-    keys.write("Lan")
-    keys.open("Put into the message")
-    expect(field(page)).to_be_focused()
-    expect(field(page)).to_have_value("Write to Lan.")
-
     keys.open("Attach files")
     with page.expect_file_chooser() as chooser:
         keys.open("Upload…")
@@ -323,26 +250,24 @@ def put_together_by_keys(look: Look, keys: Keys) -> None:
     expect(chip(page, "memo.txt")).to_have_attribute("data-status", "ready")
     keys.open("Remove memo.txt", back=True)
     expect(chip(page, "memo.txt")).to_have_count(0)
-
     keys.open("Attach files")
     keys.open("From your files…")
     picker = page.get_by_role("dialog", name="Choose from your files")
     expect(picker.get_by_label("Search your files")).to_be_focused()
-    expect(picker.locator(".pick-name")).to_have_text(["memo.txt", "annex.txt", "contract.txt"])
+    expect(picker.locator(".pick-name")).to_have_text(["memo.txt", "contract.txt"])
     keys.open("Choose")
     expect(picker.get_by_role("button", name="Chosen")).to_be_disabled()
     keys.press("Escape")
     expect(page.get_by_role("button", name="Attach files")).to_be_focused()
-    expect(page.locator("#chips .chip")).to_have_attribute("data-status", "ready")
     keys.open("Model and persona")
     expect(who_answers(page)).to_be_visible()
     keys.press("Escape")
     expect(page.locator(".who-opener")).to_be_focused()
 
 
-def read_by_keys(look: Look, keys: Keys) -> None:
+def read_by_keys(screen: Screen, keys: Keys) -> None:
     """What stands under an answer that cites something."""
-    page, panel = look.page, look.page.locator("#panel")
+    page, panel = screen.page, screen.page.locator("#panel")
     page.locator(".answer").last.focus()
     keys.open("1")
     expect(panel.locator("#source-1")).to_be_focused()
@@ -373,27 +298,11 @@ def read_by_keys(look: Look, keys: Keys) -> None:
     expect(answer(page).get_by_role("button", name="Answer again with another model")).to_be_focused()
 
 
-def asked_elsewhere_by_keys(look: Look, keys: Keys, model: str) -> None:
-    """Another model goes on, and the conversation leaves its project."""
-    page = look.page
-    opener = page.locator(".who-opener")
-    keys.open("Model and persona")
-    expect(page.locator("#who [data-all-models]")).to_have_count(0)  # of many, all are there
-    keys.to("128k")  # the one that is chosen: one place of Tab for all, with arrows from one to the next
-    for _ in page.get_by_role("radio").all():
-        keys.press("ArrowDown")
-        if model in (opener.text_content() or ""):
-            break
-    keys.press("Escape")
-    expect(opener).to_be_focused()
-    expect(opener).to_contain_text(model)
-    keys.to("Your message", back=True)
-    keys.write("And you?")
-    keys.open("Send")
-    expect(answer(page)).to_contain_text("From a.")
-    expect_complete(page)
+def moved_by_keys(screen: Screen, keys: Keys) -> None:
+    """The conversation leaves its project."""
+    page, menu = screen.page, screen.page.locator("#menu")
+    opener = page.get_by_role("link", name="Options of this conversation")
     keys.open("Options of this conversation", back=True)
-    menu = page.locator("#menu")
     expect(menu.get_by_label("Title")).to_be_focused()
     keys.to("Project")
     keys.press("Home")
@@ -404,4 +313,4 @@ def asked_elsewhere_by_keys(look: Look, keys: Keys, model: str) -> None:
     expect(menu.get_by_label("Title")).to_be_focused()
     expect(menu.get_by_label("Project")).to_have_value("")
     keys.press("Escape")
-    expect(page.get_by_role("link", name="Options of this conversation")).to_be_focused()
+    expect(opener).to_be_focused()

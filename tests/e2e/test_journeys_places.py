@@ -1,165 +1,129 @@
-"""Whole ways through the other places: personas, projects, files, tasks and settings, each in four looks."""
+"""Pages of personas, projects, files, tasks and settings on a desktop and on a phone.
+
+The tests of one thing at a time (`test_personas.py`, `test_projects.py`, `test_files.py`, `test_tasks.py`,
+`test_settings.py`) hold what their forms do. The rows are made through the API, so that a browser only visits them.
+"""
 
 import re
-from uuid import uuid4
 
 import pytest
+from django.conf import settings
 from playwright.sync_api import expect
 
+from accounts.models import User
 from tests.conftest import Person
-from tests.e2e.conftest import Look, OpenBrowser, answer, expect_complete, field, luminance, ready, scripted
-from tests.e2e.file_steps import choose, row, text_file
-from tests.e2e.task_steps import DAY, said, selected, titles
+from tests.e2e.conftest import Screen, in_thread
+from tests.e2e.file_steps import row
+from tests.e2e.task_steps import DAY
 from tests.e2e.task_steps import row as task_row
-from tests.product import Caller
+from tests.projects.uploads import uploaded
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
-def test_a_persona_and_a_project_are_made_and_answer_from_a_file(look: Look) -> None:
-    page = look.page
-    look.press(look.side().get_by_role("link", name="Personas"))
+
+def test_personas_projects_and_files_fit(screen: Screen, person: Person) -> None:
+    page, caller = screen.page, person.caller
+    persona = caller.post("personas/", {"name": "Lawyer", "instructions": "Name the clause."}, expect=201)["id"]
+    file = uploaded(caller, "contract.txt", "Clause 7 limits the fee.")["id"]
+    project = caller.post("projects/", {"name": "Contracts", "persona": persona}, expect=201)["id"]
+    caller.post(f"projects/{project}/files/", {"file": file, "pinned": True}, expect=201)
+
+    screen.press(screen.side().get_by_role("link", name="Personas"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Personas")
-    look.check()
-    look.press(page.get_by_role("link", name="New persona"))
+    screen.check()
+    screen.press(page.get_by_role("link", name="New persona"))
     expect(page.get_by_role("heading", level=1)).to_have_text("New persona")
-    page.get_by_label("Name", exact=True).fill("Lawyer")
     page.get_by_label("Instructions", exact=True).fill("Name the clause.")
     expect(page.locator("#count")).not_to_contain_text("≈ 0 tokens")
-    look.check()
-    look.press(page.get_by_role("button", name="Create"))
-    expect(page.get_by_role("heading", name="Lawyer")).to_be_visible()
+    screen.check()
+    screen.go(f"/personas/{persona}/")
     page.get_by_label("A sample message").fill("Which clause?")
-    look.press(page.get_by_role("button", name="See what it would get"))
+    screen.press(page.get_by_role("button", name="See what it would get"))
     expect(page.locator("#tried .context")).to_contain_text("Which clause?")
-    look.check(page.locator("#tried"))
+    screen.check(page.locator("#tried"))
 
-    look.press(look.side().get_by_role("link", name="Projects"))
-    page.get_by_label("Name of a new project").fill("Contracts")
-    look.press(page.get_by_role("button", name="Create"))
-    expect(page.get_by_role("heading", name="Contracts")).to_be_visible()
-    choose(page, text_file("contract.txt", "Clause 7 limits the fee."))
-    expect(row(page, "contract.txt")).to_contain_text("Ready")
-    look.press(page.get_by_role("button", name="Pin contract.txt"))
+    screen.press(screen.side().get_by_role("link", name="Projects"))
+    screen.press(page.locator("main").get_by_role("link", name="Contracts"))
     expect(row(page, "contract.txt")).to_contain_text("pinned")
-    page.get_by_label("Instructions for every conversation").fill("All of these are in force.")
-    page.get_by_label("Persona").select_option(label="Lawyer")
-    look.press(page.get_by_role("button", name="Save"))
-    expect(page.get_by_text("version 2")).to_be_visible()
-    look.check(page.locator("#entries"))
-    look.press(page.locator("main").get_by_role("link", name="New conversation"))
-    ready(page)
-    field(page).fill(scripted("Which clause?", text="The fee is limited [1]."))
-    look.press(page.get_by_role("button", name="Send"))
-    expect_complete(page)
-    expect(answer(page).locator(".citation")).to_have_text("1")
-
-    look.press(look.side().get_by_role("link", name="Files"))
+    screen.check(page.locator("#entries"))
+    screen.press(screen.side().get_by_role("link", name="Files"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Files")
-    look.check(row(page, "contract.txt"))
-    look.press(row(page, "contract.txt").get_by_role("link", name="contract.txt"))
+    screen.check(row(page, "contract.txt"))
+    screen.press(row(page, "contract.txt").get_by_role("link", name="contract.txt"))
     expect(page.locator("main")).to_contain_text("Clause 7 limits the fee.")
-    look.check()
+    screen.check()
 
 
-def test_tasks_are_written_ordered_done_and_moved_on(look: Look) -> None:
-    page = look.page
-    look.press(look.side().get_by_role("link", name="Tasks"))
+def test_tasks_of_a_day_a_month_and_a_year_fit(screen: Screen, person: Person) -> None:
+    page, caller = screen.page, person.caller
+    task = caller.post("tasks/", {"title": "Pack", "level": "task", "date": "2024-11-21"}, expect=201)
+    items = [{"title": "tent"}, {"title": "stove"}]
+    caller.post(f"tasks/{task['id']}/draft/", {"items": items}, expect=201)
+
+    screen.press(screen.side().get_by_role("link", name="Tasks"))
     expect(page.get_by_role("heading", name="Today")).to_be_visible()
-    look.check()
-    look.go(DAY)
-    expect(page.locator("#keys-opener:not([hidden])")).to_have_count(1)  # the script is there
-    for line in ("Buy cacao", "Pack; tent; stove"):
-        page.get_by_label("Add a task").fill(line)
-        look.press(page.locator(".quick-add").get_by_role("button", name="Add", exact=True))
-        expect(task_row(page, line.split(";")[0])).to_be_visible()
-        expect(page.get_by_label("Add a task")).to_have_value("")
-    look.press(page.locator("summary", has_text="Checklist"))
-    look.press(page.get_by_role("button", name="Done: tent"))
+    screen.check()
+    screen.go(DAY)
+    expect(page.locator("#keys-opener:not([hidden])")).to_have_count(1)  # the script has loaded
+    screen.press(page.locator("summary", has_text="Checklist"))
+    screen.press(page.get_by_role("button", name="Done: tent"))
     expect(page.locator("summary", has_text="Checklist")).to_contain_text("1 of 2 done")
-    look.check(task_row(page, "Pack"))
+    screen.check(task_row(page, "Pack"))
+    screen.press(page.get_by_role("link", name=f"Edit {task['code']}"))
+    screen.check(page.get_by_label("Title"))
+    screen.press(page.get_by_role("button", name="Done: Pack"))
+    expect(task_row(page, "Pack").first).to_contain_text("Done")
 
-    look.press(page.get_by_role("link", name="Edit D2024-11-21-T02"))
-    expect(page.get_by_label("Title")).to_have_value("Pack")
-    look.check(page.get_by_label("Title"))
-    look.press(page.get_by_role("button", name="Move “Pack” up"))
-    expect(said(page)).to_have_text("D2024-11-21-T02 is now in place 1.")
-    assert titles(page) == ["Pack", "Buy cacao"]
-    look.press(page.get_by_role("link", name="Edit D2024-11-21-T02"))
-    page.get_by_label("Another day").fill("2024-11-22")
-    look.press(page.get_by_role("button", name="Move", exact=True))
-    expect(task_row(page, "Pack")).to_contain_text("goes on as D2024-11-22-T01")
-    selected(page, "Pack")
-    look.press(page.get_by_role("button", name="Done: Buy cacao"))
-    expect(task_row(page, "Buy cacao")).to_contain_text("Done")
-
-    look.press(page.locator(".week").get_by_role("link", name=re.compile("^Fri 22")))
-    look.press(page.get_by_role("link", name="Pack"))
+    screen.go(f"/tasks/{task['id']}/")
     expect(page.get_by_role("heading", name="History")).to_be_visible()
-    look.check()
-    look.go("/tasks/month/2024-11/")
-    expect(page.get_by_role("link", name=re.compile("^22 0 of 1 done"))).to_be_visible()
-    look.check()
-    look.press(page.get_by_role("link", name="Year", exact=True))
+    screen.check()
+    screen.go("/tasks/month/2024-11/")
+    expect(page.get_by_role("link", name=re.compile("^21 1 of 1 done"))).to_be_visible()
+    screen.check()
+    screen.press(page.get_by_role("link", name="Year", exact=True))
     expect(page.get_by_role("heading", name="2024")).to_be_visible()
-    look.check()
+    screen.check()
 
 
-def test_language_time_and_colours_are_chosen(look: Look) -> None:
-    page = look.page
-    look.press(look.side().get_by_role("link", name="Settings"))
+def other_browser(screen: Screen) -> None:
+    """Sign the person in with a browser of another name."""
+    key = in_thread(screen.visit.session)
+    cookie = f"{settings.SESSION_COOKIE_NAME}={key}"
+    with screen.visit.product.http(headers={"User-Agent": FIREFOX, "Cookie": cookie}) as browser:
+        browser.get("/settings/").raise_for_status()
+
+
+def test_the_pages_of_settings_fit_in_two_languages(screen: Screen, person: Person) -> None:
+    page = screen.page
+    other_browser(screen)
+    screen.press(screen.side().get_by_role("link", name="Settings"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Settings")
-    look.check()
-    page.get_by_label("Language").select_option("vi")
-    page.get_by_label("Time zone").fill("Asia/Ho_Chi_Minh")
-    look.press(page.locator("form.settings button[type=submit]"))
-    expect(page.locator("html")).to_have_attribute("lang", "vi")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Cài đặt")
-    look.check()
-    page.locator("#language").select_option("en")
-    look.press(page.locator("form.settings button[type=submit]"))
-    expect(page.locator("html")).to_have_attribute("lang", "en")
-    expect(page.get_by_label("Time zone")).to_have_value("Asia/Ho_Chi_Minh")
-
-    for chosen in ("Light", "Dark"):
-        page.get_by_label(chosen, exact=True).check()
-        look.press(page.get_by_role("button", name="Save"))
-        expect(page.get_by_role("status")).to_contain_text("Saved")
-        bright = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        assert (bright > 0.5) == (chosen == "Light")
-    page.get_by_label("As the system").check()
-    look.press(page.get_by_role("button", name="Save"))
-    expect(page.locator("html")).not_to_have_attribute("data-theme", re.compile("."))
-    look.check()
-
-
-def test_tokens_are_made_and_ended_and_browsers_signed_out(look: Look, visit: OpenBrowser, person: Person) -> None:
-    page, name = look.page, f"backup {uuid4().hex[:6]}"
-    look.go("/settings/")
+    screen.check()
     tabs = page.get_by_role("navigation", name="Settings")
-    look.press(tabs.get_by_role("link", name="API tokens"))
-    page.get_by_label("Name").fill(name)
+    screen.press(tabs.get_by_role("link", name="API tokens"))
+    page.get_by_label("Name").fill("backup")
     page.get_by_role("checkbox", name=re.compile("^files")).check()
     page.get_by_label("Your password").fill(person.password)
-    look.press(page.get_by_role("button", name="Make token"))
-    look.press(page.locator(".new-token").get_by_role("button", name="Copy"))
+    screen.press(page.get_by_role("button", name="Make token"))
+    screen.press(page.locator(".new-token").get_by_role("button", name="Copy"))
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    look.check(page.locator(".new-token .code"))
-    program = Caller(look.visit.product, str(page.evaluate("navigator.clipboard.readText()")))
-    program.get("files/")
-    program.get("projects/", expect=403)
-    token = page.get_by_role("listitem").filter(has_text=name)
-    look.press(token.get_by_text("Revoke…"))
-    look.press(token.get_by_role("button", name=f"Revoke “{name}”"))
+    screen.check(page.locator(".new-token .code"))
+    token = page.get_by_role("listitem").filter(has_text="backup")
+    screen.press(token.get_by_text("Revoke…"))
+    screen.press(token.get_by_role("button", name="Revoke “backup”"))
     expect(page.get_by_text("Tokens that have ended")).to_be_visible()
-    program.get("files/", expect=401)
 
-    other = visit(user_agent="Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0").sign_in()
-    look.press(tabs.get_by_role("link", name="Sessions"))
+    screen.press(tabs.get_by_role("link", name="Sessions"))
     expect(page.get_by_role("listitem").filter(has_text="this browser")).to_be_visible()
     session = page.get_by_role("listitem").filter(has_text="Firefox on Linux")
-    look.check(session)
-    look.press(session.get_by_role("button", name="Sign out"))
+    screen.check(session)
+    screen.press(session.get_by_role("button", name="Sign out"))
     expect(session).to_have_count(0)
-    expect(other.get_by_role("heading", name="Sign in")).to_be_visible()  # it leaves by itself
-    look.check()
+    screen.check()
+
+    in_thread(lambda: User.objects.filter(pk=person.user.pk).update(language="vi"))
+    screen.go("/settings/")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Cài đặt")
+    screen.check()

@@ -16,7 +16,7 @@ from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona, SavedPrompt
 from projects.models import Project, Task
 from tests.conftest import Person
-from tests.e2e.conftest import HAND, TOO_WIDE, OpenBrowser, elsewhere
+from tests.e2e.conftest import HAND, TOO_WIDE, OpenBrowser, in_thread
 from tests.house import PROFILE, House
 from tests.product import Product
 
@@ -86,14 +86,14 @@ def test_long_names_fit_a_small_phone(visit: OpenBrowser, product: Product, pers
     opened = visit(**{**HAND, "viewport": SMALL})
     opened.expected += ["403", "404"]  # not every row is made or deleted by hand
     page = opened.sign_in()
-    before = elsewhere(newest)  # what other tests have made has names of its own
-    model, profile = elsewhere(lambda: own_model(product))
-    name = elsewhere(lambda: Model.objects.get(pk=model).name.partition(":")[2])
+    before = in_thread(newest)  # what other tests have made has names of its own
+    model, profile = in_thread(lambda: own_model(product))
+    name = in_thread(lambda: Model.objects.get(pk=model).name.partition(":")[2])
     house = House(person.caller, lambda script: product.model.set_script(name, script), model, profile)
     paths = [*house.furnish().values()]
-    elsewhere(lambda: lengthen(person.user))
+    in_thread(lambda: lengthen(person.user))
     found = {}
-    for path in [*paths, *in_the_admin(elsewhere(newest) - before)]:
+    for path in [*paths, *in_the_admin(in_thread(newest) - before)]:
         page.goto(product.url + path)
         assert "/login/?" not in page.url, path  # a page that asks who one is would fit, too
         wide = page.evaluate(TOO_WIDE, SMALL["width"])

@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from chat.web.messages import OFFERED
 from llm.models import Model, Provider
-from tests.e2e.conftest import Look, answer, ask, elsewhere, expect_complete, field, ready, who_answers
+from tests.e2e.conftest import Screen, answer, ask, expect_complete, field, in_thread, ready, who_answers
 from tests.e2e.key_steps import Keys
 from tests.product import Product
 
@@ -35,12 +35,12 @@ def make(product: Product) -> Iterator[Make]:
         return Model.objects.create(provider=provider, name=name, context_window=64_000, **fields)
 
     def make(*given: Any, **fields: Any) -> Model:
-        made.append(elsewhere(lambda: new(*given, **fields)))
+        made.append(in_thread(lambda: new(*given, **fields)))
         return made[-1]
 
     yield make
     # Titles may still be asked of them, so they stay, for nobody to choose.
-    elsewhere(lambda: Provider.objects.filter(pk__in=[model.provider_id for model in made]).update(enabled=False))
+    in_thread(lambda: Provider.objects.filter(pk__in=[model.provider_id for model in made]).update(enabled=False))
 
 
 def chosen_model(page: Page) -> Locator:
@@ -57,8 +57,8 @@ def foot(page: Page) -> Locator:
     return answer(page).locator(".message-foot")
 
 
-def test_the_effort_is_offered_where_the_model_takes_one_and_stays_chosen(make: Make, look: Look) -> None:
-    page, plain, thinking = look.page, make(), make(reasoning=True, efforts=["low", "high"])
+def test_the_effort_is_offered_where_the_model_takes_one_and_stays_chosen(make: Make, screen: Screen) -> None:
+    page, plain, thinking = screen.page, make(), make(reasoning=True, efforts=["low", "high"])
     effort = page.get_by_label("Effort of reasoning")
     choose(page, plain)
     expect(effort).to_be_hidden()
@@ -66,11 +66,11 @@ def test_the_effort_is_offered_where_the_model_takes_one_and_stays_chosen(make: 
     offered = effort.locator("option:not([disabled])")
     expect(offered).to_have_text(["As set", "Low", "High"])
     effort.select_option("high")
-    look.check(who_answers(page))
+    screen.check(who_answers(page))
     ask(page, "Think hard.", reasoning="Hm.", text="I have thought.")
     expect_complete(page)
-    look.press(answer(page).get_by_role("link", name="What it saw"))
-    look.press(page.locator("#panel").get_by_text("For the curious"))
+    screen.press(answer(page).get_by_role("link", name="What it saw"))
+    screen.press(page.locator("#panel").get_by_text("For the curious"))
     expect(page.locator("#panel-curious .facts").first).to_contain_text("high")
     page.reload()
     ready(page)
@@ -114,15 +114,15 @@ def test_the_rest_of_many_models_comes_to_whoever_is_at_the_list_with_the_keyboa
     expect(opener).to_contain_text(last)
 
 
-def test_an_answer_that_stops_early_says_why_and_goes_on_with_one_button(make: Make, look: Look) -> None:
-    page, model = look.page, make()
+def test_an_answer_that_stops_early_says_why_and_goes_on_with_one_button(make: Make, screen: Screen) -> None:
+    page, model = screen.page, make()
     choose(page, model)
     steps = [{"text": "Once upon a time", "finish": "length"}, {"text": "there was a king."}]
     ask(page, "Tell me a story.", steps=steps)
     expect_complete(page)
     expect(foot(page)).to_contain_text("The answer has reached its greatest length and stops here.")
-    look.check()
-    look.press(foot(page).get_by_role("button", name="Continue"))
+    screen.check()
+    screen.press(foot(page).get_by_role("button", name="Continue"))
     expect(answer(page, 1)).to_contain_text("there was a king.")
     expect_complete(page)
     expect(page.get_by_text("Asked to continue.")).to_be_visible()
@@ -130,13 +130,13 @@ def test_an_answer_that_stops_early_says_why_and_goes_on_with_one_button(make: M
     ask(page, "And then?", steps=[{"text": "No.", "finish": "refusal"}, {"text": "He went to the sea."}])
     expect(answer(page, 2)).to_contain_text("The model declined to answer this.")
     expect_complete(page)
-    look.press(foot(page).get_by_role("button", name="Try again"))
+    screen.press(foot(page).get_by_role("button", name="Try again"))
     expect_complete(page)
     expect(answer(page)).to_contain_text("declined")  # the scripted model says the same again
 
 
-def test_an_answer_of_a_fallback_has_its_name_and_says_why(make: Make, look: Look) -> None:
-    page = look.page
+def test_an_answer_of_a_fallback_has_its_name_and_says_why(make: Make, screen: Screen) -> None:
+    page = screen.page
     writer = make(name="claude-that-is-there")
     chosen = make(DOWN, name="claude-that-is-down", fallback=writer)
     choose(page, chosen)
@@ -147,26 +147,26 @@ def test_an_answer_of_a_fallback_has_its_name_and_says_why(make: Make, look: Loo
     why = f"{chosen.name} was not available (its provider could not be reached), so {writer.name} was asked instead."
     expect(foot(page)).to_contain_text(why)
     expect(chosen_model(page)).to_have_value(str(chosen.pk))
-    look.check()
+    screen.check()
 
 
-def test_the_panel_says_what_came_from_the_cache_and_what_it_cost(make: Make, look: Look) -> None:
-    page, model = look.page, make(name=f"claude-opus-5-5-{uuid4().hex[:6]}", **PRICES)
+def test_the_panel_says_what_came_from_the_cache_and_what_it_cost(make: Make, screen: Screen) -> None:
+    page, model = screen.page, make(name=f"claude-opus-5-5-{uuid4().hex[:6]}", **PRICES)
     choose(page, model)
     field(page).fill("Hello")
-    look.press(page.locator(".plan-line"))
+    screen.press(page.locator(".plan-line"))
     expect(page.locator("#panel-cost")).to_contain_text("+ $0.025 per 1,000 tokens (some 700 words) of answer")
-    look.check()
-    look.press(page.locator("[data-close-panel]"))
+    screen.check()
+    screen.press(page.locator("[data-close-panel]"))
     for text in ("A long story. " * 300, "And on?"):
         ask(page, text, text="Indeed.")
         expect_complete(page)
     expect(foot(page)).to_contain_text("$0.0")
-    look.press(answer(page).get_by_role("link", name="What it saw"))
+    screen.press(answer(page).get_by_role("link", name="What it saw"))
     panel = page.locator("#panel")
-    look.press(panel.get_by_text("Cost and cache"))
+    screen.press(panel.get_by_text("Cost and cache"))
     expect(panel.get_by_text("From the provider's cache")).to_be_visible()
     expect(panel.locator("dt", has_text="From the provider's cache").locator("+ dd")).to_contain_text("%)")
     expect(panel.locator("dt", has_text="This answer").locator("+ dd")).to_contain_text("of them cached")
     expect(panel.locator("dt", has_text="The whole conversation so far").locator("+ dd")).to_contain_text("$0.0")
-    look.check(panel)
+    screen.check(panel)

@@ -1,38 +1,22 @@
 """What waits on the page: the next message for the answer, and a tool call for its person."""
 
 import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from django.db import connection
 from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 
 from llm.models import Model
 from tests.chat.tool_servers import Diary, diary
 from tests.conftest import Person
-from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, ready, scripted, status
+from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, in_thread, ready, scripted, status
 from tests.e2e.conversation_steps import waiting
 from tests.e2e.key_steps import FOCUSED, Keys
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
-Result = TypeVar("Result")
 SLOW = {"text": "word " * 40, "interval": 0.1}
-
-
-def elsewhere(work: Callable[[], Result]) -> Result:
-    """Runs it where no event loop runs, which Django minds."""
-
-    def call() -> Result:
-        try:
-            return work()
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call).result()
 
 
 @pytest.fixture
@@ -44,14 +28,14 @@ def guarded(person: Person, tmp_path: Path) -> Iterator[Diary]:
         Model.objects.filter(name="scripted").update(tools=True)  # the page asks the model it shows
         return made
 
-    made = elsewhere(make)
+    made = in_thread(make)
     yield made
 
     def remove() -> None:
         made.row.delete()
         Model.objects.filter(name="scripted").update(tools=False)
 
-    elsewhere(remove)
+    in_thread(remove)
 
 
 def question(page: Page, number: int = -1) -> Locator:

@@ -33,6 +33,7 @@ def test_a_conversation_is_renamed_and_deleted(page: Page) -> None:
     expect(page.get_by_role("link", name="A better name")).to_have_count(0)
 
 
+@pytest.mark.smoke
 def test_somebody_reads_and_sends_without_scripts(visit: OpenBrowser) -> None:
     opened = visit(java_script_enabled=False)
     opened.expected = ["400 (Bad Request)"]

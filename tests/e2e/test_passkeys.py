@@ -5,7 +5,7 @@ from playwright.sync_api import Browser, expect
 
 from accounts.second_factors.services import factors_of
 from tests.conftest import Person
-from tests.e2e.conftest import elsewhere
+from tests.e2e.conftest import in_thread
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -43,7 +43,7 @@ def test_a_passkey_signs_in_without_a_password_and_as_the_second_factor(
     page.get_by_role("button", name="Add a passkey").click()
     expect(page.get_by_text("The passkey is added.")).to_be_visible()
     expect(page.get_by_text("Your recovery codes, shown this once")).to_be_visible()
-    assert [row.data["name"] for row in elsewhere(lambda: factors_of(person.user))] == ["my phone"]
+    assert [row.data["name"] for row in in_thread(lambda: factors_of(person.user))] == ["my phone"]
 
     out()
     page.goto("/login/?next=/settings/second-factor/")

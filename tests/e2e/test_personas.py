@@ -91,6 +91,7 @@ def test_in_the_system_prompts_place_means_that_it_is_not_sent(product: Product,
     assert not any("You are being tested." in message["content"] for message in messages)
 
 
+@pytest.mark.smoke
 def test_choosing_another_persona_changes_what_it_offers(page: Page) -> None:
     make(page, "Cook", "Cook.", Starter_messages="What is for dinner?")
     make(page, "Sailor", "Sail.", Starter_messages="How is the wind?", Description="Knows the sea.")

@@ -140,7 +140,7 @@ def test_a_chip_whose_file_is_gone_goes_too(visit: OpenBrowser, person: Person) 
     page.reload()
     expect(page.locator("#chips .chip")).to_have_count(1)
     expect(chip(page, "kept.txt")).to_have_attribute("data-status", "ready")
-    kept = page.evaluate("localStorage.getItem('draft:new:files')")
+    kept = page.evaluate("(name) => localStorage.getItem(name)", f"draft:{person.user.pk}/new:files")
     assert gone not in kept
 
 

@@ -7,7 +7,7 @@ from playwright.sync_api import FilePayload, Page, expect
 
 from projects.models import Invitation, Project
 from tests.conftest import Person, make_person
-from tests.e2e.conftest import OpenBrowser, elsewhere
+from tests.e2e.conftest import OpenBrowser, in_thread
 from tests.e2e.file_steps import choose, overflow, row, text_file
 from tests.e2e.project_steps import make, search
 from tests.product import Product
@@ -77,7 +77,8 @@ def expect_in_time(page: Page, condition: object) -> None:
     raise AssertionError("the search never found the file")
 
 
-def test_instructions_and_persona_are_saved(page: Page) -> None:
+def test_instructions_and_persona_are_saved(page: Page, person: Person) -> None:
+    person.caller.post("personas/", {"name": "Lawyer", "instructions": "You are a lawyer."}, expect=201)
     make(page, "Contracts")
     page.get_by_label("Instructions for every conversation").fill("Answer as a lawyer.\nQuote clauses.")
     page.get_by_role("button", name="Save").click()
@@ -89,6 +90,11 @@ def test_instructions_and_persona_are_saved(page: Page) -> None:
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", name="Agreements")).to_be_visible()
     expect(page.get_by_text("version 2")).to_be_visible()  # only other instructions make a new one
+    persona = page.get_by_label("Persona")
+    persona.select_option(label="Lawyer")
+    page.get_by_role("button", name="Save").click()
+    page.reload()
+    expect(persona.locator("option:checked")).to_have_text("Lawyer")
 
 
 def test_who_saves_over_somebody_elses_instructions_is_told(visit: OpenBrowser) -> None:
@@ -108,7 +114,7 @@ def test_who_saves_over_somebody_elses_instructions_is_told(visit: OpenBrowser) 
 
 @pytest.fixture
 def colleague(product: Product, committed: None) -> Person:
-    return elsewhere(lambda: make_person(product))
+    return in_thread(lambda: make_person(product))
 
 
 def test_an_invitation_shows_and_is_answered_without_a_reload(
@@ -118,15 +124,15 @@ def test_an_invitation_shows_and_is_answered_without_a_reload(
     theirs = visit().sign_in()
     theirs.goto(f"{theirs.url.partition('/c/')[0].rstrip('/')}/projects/")
     expect(theirs.locator("#invited")).to_have_text("")
-    project = elsewhere(lambda: Project.objects.create(owner=colleague.user, name="Contracts"))
+    project = in_thread(lambda: Project.objects.create(owner=colleague.user, name="Contracts"))
     body = {"username": person.username, "role": "editor"}
-    elsewhere(lambda: colleague.caller.post(f"projects/{project.pk}/members/", body, expect=201))
+    in_thread(lambda: colleague.caller.post(f"projects/{project.pk}/members/", body, expect=201))
     expect(theirs.locator("#invited")).to_contain_text("1 invitation")
     offered = theirs.get_by_role("region", name="Invitations")
     expect(offered).to_contain_text(f"{colleague.username} invites you · Editor")
-    elsewhere(lambda: colleague.caller.http.delete(f"projects/{project.pk}/invitations/{sent(project)}/"))
+    in_thread(lambda: colleague.caller.http.delete(f"projects/{project.pk}/invitations/{sent(project)}/"))
     expect(offered).to_have_count(0)
-    elsewhere(lambda: colleague.caller.post(f"projects/{project.pk}/members/", body, expect=201))
+    in_thread(lambda: colleague.caller.post(f"projects/{project.pk}/members/", body, expect=201))
     offered.get_by_role("button", name="Accept").click()
     expect(theirs.get_by_role("heading", name="Contracts")).to_be_visible()
     expect(theirs.locator("#invited")).to_have_text("")
@@ -145,13 +151,14 @@ def test_who_is_invited_stands_among_the_members_until_they_come(visit: OpenBrow
         expect(page.locator("#members li", has_text=name)).to_contain_text("invited until")
     page.locator("#members li", has_text="nobody-of-this-name").get_by_role("button", name="Withdraw").click()
     expect(page.locator("#members li", has_text="nobody-of-this-name")).to_have_count(0)
-    got = elsewhere(lambda: Invitation.objects.get(person=colleague.user))
-    elsewhere(lambda: colleague.caller.post(f"invitations/{got.pk}/accept/", expect=200))
+    got = in_thread(lambda: Invitation.objects.get(person=colleague.user))
+    in_thread(lambda: colleague.caller.post(f"invitations/{got.pk}/accept/", expect=200))
     row = page.locator("#members li", has_text=colleague.username)
     expect(row).not_to_contain_text("invited until")
     expect(row.get_by_role("button", name="Remove")).to_be_visible()
 
 
+@pytest.mark.smoke
 def test_a_conversation_starts_in_the_project(page: Page) -> None:
     make(page, "Contracts")
     link = page.locator("main").get_by_role("link", name="New conversation")

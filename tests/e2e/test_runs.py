@@ -19,6 +19,7 @@ OK = script(*DONE)
 ASK = script({"tool_calls": [{"name": "ask_user", "arguments": {"question": "Which colour?"}}]}, SAID)
 
 
+@pytest.mark.smoke
 def test_a_hybrid_task_is_drafted_started_confirmed_and_done_on_its_page(
     page: Page, person: Person, product: Product, model: Model
 ) -> None:

@@ -23,7 +23,8 @@ def settings(page: Page, tab: str = "Preferences") -> None:
 
 
 def save(page: Page) -> None:
-    page.get_by_role("button", name="Save").click()
+    with page.expect_navigation():  # the page before may say so, too
+        page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_contain_text("Saved")
 
 
@@ -52,6 +53,11 @@ def test_colours_follow_the_system_until_some_are_chosen(visit: OpenBrowser) -> 
     page.get_by_role("link", name="New conversation").click()
     expect(field(page)).to_be_visible()
     assert background(page) == dark
+    settings(page)
+    page.get_by_label("As the system").check()
+    save(page)
+    expect(page.locator("html")).not_to_have_attribute("data-theme", re.compile("."))
+    assert background(page) == light
 
 
 def test_the_browsers_time_zone_is_offered(visit: OpenBrowser) -> None:
@@ -72,6 +78,9 @@ def test_the_language_of_the_page_is_the_chosen_one(page: Page) -> None:
     page.get_by_label("Language").select_option("vi")
     page.locator("form.settings button[type=submit]").click()
     expect(page.locator("html")).to_have_attribute("lang", "vi")
+    page.locator("#language").select_option("en")
+    page.locator("form.settings button[type=submit]").click()
+    expect(page.locator("html")).to_have_attribute("lang", "en")
 
 
 def test_a_token_is_made_copied_used_and_revoked(visit: OpenBrowser) -> None:

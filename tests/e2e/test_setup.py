@@ -12,7 +12,7 @@ from llm.models import Model, Provider
 from llm.services import set_default_model
 from tests.conftest import Person
 from tests.e2e.axe_steps import violations
-from tests.e2e.conftest import Look, elsewhere
+from tests.e2e.conftest import Screen, in_thread
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -20,11 +20,11 @@ NOBODY = "http://127.0.0.1:9/v1"
 
 
 @pytest.fixture
-def administrator(look: Look, person: Person) -> Iterator[Look]:
-    """The person of the look may do everything; what they set up is gone afterwards."""
-    elsewhere(lambda: User.objects.filter(pk=person.user.pk).update(is_superuser=True, is_staff=True))
-    yield look
-    elsewhere(lambda: _as_before(person))
+def administrator(screen: Screen, person: Person) -> Iterator[Screen]:
+    """The person of the screen may do everything; what they set up is gone afterwards."""
+    in_thread(lambda: User.objects.filter(pk=person.user.pk).update(is_superuser=True, is_staff=True))
+    yield screen
+    in_thread(lambda: _as_before(person))
 
 
 def _as_before(person: Person) -> None:
@@ -35,19 +35,19 @@ def _as_before(person: Person) -> None:
     Workspace.objects.all().delete()
 
 
-def test_a_workspace_is_set_up(administrator: Look, product: Product) -> None:
-    look, page = administrator, administrator.page
-    look.visit.expected.append("422")  # what is wrong is said on the page, and in the console
-    look.go("/")
+def test_a_workspace_is_set_up(administrator: Screen, product: Product) -> None:
+    screen, page = administrator, administrator.page
+    screen.visit.expected.append("422")  # what is wrong is said on the page, and in the console
+    screen.go("/")
     card = page.get_by_role("region", name="Set up the workspace")
-    look.check(card)
+    screen.check(card)
     assert violations(page) == []
-    look.press(card.get_by_role("link", name="Go on"))
+    screen.press(card.get_by_role("link", name="Go on"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Set up the workspace")
-    look.check()
+    screen.check()
     assert violations(page) == []
 
-    look.press(page.get_by_role("link", name="Connect a provider"))
+    screen.press(page.get_by_role("link", name="Connect a provider"))
     page.get_by_label("Another server that speaks OpenAI's protocol").check()
     page.get_by_label("API key").fill("a-key")
     page.get_by_label("Address").fill(NOBODY)
@@ -55,34 +55,34 @@ def test_a_workspace_is_set_up(administrator: Look, product: Product) -> None:
     expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
     expect(page.get_by_label("Address")).to_have_value(NOBODY)
     expect(page.get_by_label("API key")).to_have_value("")
-    look.check()
+    screen.check()
     assert violations(page) == []
     page.get_by_label("Address").fill(product.model.openai_url)
     page.get_by_label("API key").fill("a-key")
-    look.press(page.get_by_role("button", name="Connect and look for models"))
+    screen.press(page.get_by_role("button", name="Connect and screen for models"))
 
     host = urlsplit(product.model.url).netloc
     expect(page.get_by_role("heading", level=2)).to_have_text(f"Which models of {host}?")
     page.get_by_label("scripted", exact=True).check()
-    look.check()
+    screen.check()
     assert violations(page) == []
-    look.press(page.get_by_role("button", name="Add these models"))
+    screen.press(page.get_by_role("button", name="Add these models"))
     expect(page.get_by_role("heading", level=2)).to_have_text("Which model answers by default?")
     page.get_by_role("radio", name=f"scripted {host}").check()
     assert violations(page) == []
-    look.press(page.get_by_role("button", name="Make this the default"))
+    screen.press(page.get_by_role("button", name="Make this the default"))
 
     page.get_by_label("Name").fill("Our editor")
     page.get_by_label("Instructions").fill("Make texts clearer.")
     assert violations(page) == []
-    look.press(page.get_by_role("button", name="Make this persona"))
+    screen.press(page.get_by_role("button", name="Make this persona"))
     name = f"person-{uuid4().hex[:12]}"
     page.get_by_label("User name").fill(name)
-    look.press(page.get_by_role("button", name="Make a link"))
+    screen.press(page.get_by_role("button", name="Make a link"))
     expect(page.locator("pre")).to_contain_text(f"{product.url}/welcome/")
-    look.check()
+    screen.check()
     assert violations(page) == []
     expect(page.get_by_role("navigation", name="Steps").locator(".done")).to_have_count(5)
-    look.press(page.get_by_role("button", name="Finish setting up"))
+    screen.press(page.get_by_role("button", name="Finish setting up"))
     expect(page.get_by_role("heading", level=1)).to_have_text("What would you like to know?")
     expect(page.locator(".setup-card")).to_have_count(0)

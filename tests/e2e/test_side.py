@@ -134,6 +134,7 @@ def test_without_scripts_a_conversation_is_organised_and_found(visit: OpenBrowse
     expect(page.get_by_role("heading", name="Fruit")).to_be_visible()
 
 
+@pytest.mark.smoke
 def test_a_shared_link_is_read_by_somebody_without_an_account(visit: OpenBrowser) -> None:
     opened = visit()
     page = opened.sign_in()

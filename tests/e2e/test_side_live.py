@@ -11,7 +11,7 @@ from chat.models import Conversation
 from llm.models import Model
 from tests.chat.working import DONE, SAID, script, with_items, work
 from tests.conftest import Person
-from tests.e2e.conftest import OpenBrowser, ask, elsewhere, expect_complete, ready, top_of
+from tests.e2e.conftest import OpenBrowser, ask, expect_complete, in_thread, ready, top_of
 from tests.e2e.conversation_steps import options, talk
 from tests.product import Product
 
@@ -34,7 +34,7 @@ def many(person: Person, count: int) -> list[Conversation]:
         Conversation.objects.bulk_update(made, ["updated"], 1000)
         return made
 
-    return elsewhere(make)
+    return in_thread(make)
 
 
 def rename(person: Person, place: object, title: str) -> None:
@@ -232,7 +232,7 @@ def test_after_the_server_was_away_the_list_is_what_it_is_now(visit: OpenBrowser
     product.end("web")
     try:
         expect(page.locator("#status")).to_contain_text("Connection lost")
-        elsewhere(lambda: Conversation.objects.filter(pk=place).update(title="Named meanwhile"))
+        in_thread(lambda: Conversation.objects.filter(pk=place).update(title="Named meanwhile"))
     finally:
         product.start_web()
         product.wait_until_ready()

@@ -36,6 +36,7 @@ def cited(page: Page, person: Person, place: str) -> None:
     expect(answer(page).locator(".citation")).to_have_count(2)
 
 
+@pytest.mark.smoke
 def test_a_citation_shows_its_source_to_whoever_points_or_tabs_to_it(page: Page, person: Person, place: str) -> None:
     cited(page, person, place)
     card = page.locator("#citation-preview")

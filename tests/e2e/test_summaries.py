@@ -1,19 +1,16 @@
 """What a person sees when a conversation grows long, and does about its summary."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection
 from playwright.sync_api import Page, Route, expect
 
 from tests.chat.conversations import past
 from tests.chat.growing import FILLER, small, writer
 from tests.conftest import Person
-from tests.e2e.conftest import PHONE, OpenBrowser, ask, expect_complete, field, ready, status
+from tests.e2e.conftest import PHONE, OpenBrowser, ask, expect_complete, field, in_thread, ready, status
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -25,18 +22,10 @@ def grown(product: Product, person: Person, name: str, script: dict[str, Any]) -
     """The address of a conversation that the next answer makes too long."""
 
     def make() -> str:
-        try:
-            persona = small(person, window=6_000, summary_model=writer(product, name, script))
-            return f"/c/{past(person.user, 6, words=60, persona=persona).pk}/"
-        finally:
-            connection.close()
+        persona = small(person, window=6_000, summary_model=writer(product, name, script))
+        return f"/c/{past(person.user, 6, words=60, persona=persona).pk}/"
 
-    return elsewhere(make)
-
-
-def elsewhere(work: Callable[[], str]) -> str:
-    with ThreadPoolExecutor(1) as pool:  # where no event loop runs
-        return pool.submit(work).result()
+    return in_thread(make)
 
 
 def opened(page: Page, product: Product, path: str) -> None:

@@ -11,13 +11,13 @@ from playwright.sync_api import Page, expect
 from chat.models import Conversation, Message
 from llm.models import Model, Provider
 from tests.conftest import Person
-from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, choose_models, elsewhere, ready
+from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, choose_models, in_thread, ready
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 MESSAGES = 200
 MODELS = 300
-MOST_REQUESTS = 14  # the page, its stylesheet, icons, htmx, and a request for each module of its scripts
+MOST_REQUESTS = 15  # the page, its stylesheet, icons, htmx, and a request for each module of its scripts
 MOST_BYTES = 120_000  # compressed, with headers
 NEWS_TAKE = 2_000  # ms; a page that has missed something asks for it a second after it was opened
 
@@ -90,7 +90,7 @@ def long(person: Person) -> str:
         Conversation.objects.filter(pk=conversation.pk).update(leaf=rows[-1])
         return conversation
 
-    return f"/c/{elsewhere(make).pk}/"
+    return f"/c/{in_thread(make).pk}/"
 
 
 @pytest.fixture
@@ -103,9 +103,9 @@ def many_models() -> Iterator[list[str]]:
         Model.objects.bulk_create(rows)
         return provider
 
-    provider = elsewhere(make)
+    provider = in_thread(make)
     yield [f"{provider.name} {number}" for number in range(MODELS)]
-    elsewhere(provider.delete)
+    in_thread(provider.delete)
 
 
 def test_a_first_look_at_a_long_conversation_takes_few_requests_and_little(

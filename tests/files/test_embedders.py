@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 
 from core.errors import ModelError
+from files.index import embedders
 from files.index.embedders import Vector, active_embedder, client_of
 from files.index.ledger import Read
 from files.models import Embedder
@@ -46,6 +47,23 @@ def test_a_text_has_the_same_unit_vector_alone_and_among_others_of_any_length() 
         assert vector.shape == (256,)
         assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
         assert vectors_of(Embedder(), text)[0] == pytest.approx(vector, abs=1e-5)
+
+
+def test_no_batch_of_the_bundled_embedder_is_padded_over_its_bound() -> None:
+    texts = ["x" * length for length in (1, 5, 900, 1_025, 30_000, 40_000, 1_000_000, *[3] * 100)]
+    order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
+    batches = list(embedders.batches(order, texts))
+    assert [at for batch in batches for at in batch] == order
+    for batch in batches:
+        longest = min(embedders.LONGEST_TEXT, max(len(texts[at]) for at in batch))
+        assert len(batch) == 1 or len(batch) * longest <= embedders.BATCH_CHARACTERS
+        assert len(batch) <= embedders.BUNDLED_BATCH
+
+
+def test_the_bundled_embedder_reads_the_beginning_of_a_text_of_megabytes() -> None:
+    start = "The dog barks at the moon. " * 3_000
+    short, long = vectors_of(Embedder(), start[: embedders.LONGEST_TEXT], start + "tax " * 1_000_000)
+    assert long == pytest.approx(short, abs=1e-5)
 
 
 def test_a_text_in_capitals_means_the_same_as_in_small_letters() -> None:

@@ -225,6 +225,7 @@ def test_a_file_that_cannot_be_read_says_why(read: Read, content: bytes, code: s
     assert failure(read, content) == code
 
 
+@pytest.mark.process
 def test_a_reader_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "WALL_SECONDS", 0.5)
     path = tmp_path / "pipe"
@@ -239,6 +240,7 @@ def confined(parent: str, then: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.process
 def test_a_reader_has_no_more_than_its_limits() -> None:
     ended = confined("os.getppid()", f"bytearray({MEMORY // 2})\nbytearray({MEMORY})")
     assert "MemoryError" in ended.stderr and "line 5" in ended.stderr
@@ -247,6 +249,7 @@ def test_a_reader_has_no_more_than_its_limits() -> None:
     assert confined("os.getppid()", endless).returncode == -signal.SIGXCPU
 
 
+@pytest.mark.process
 def test_a_reader_does_not_outlive_who_started_it() -> None:
     assert confined("1234567890", "print('alive')").returncode == -signal.SIGKILL
 
@@ -299,6 +302,7 @@ def unprivileged() -> list[int]:
     return [os.getuid()] if os.getuid() else [0, 65534]
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not layers_that_hold(), reason="this kernel has no layer of confinement")
 @pytest.mark.parametrize("uid", unprivileged())
 def test_a_reader_under_attack_reaches_only_its_file(uid: int) -> None:
@@ -318,6 +322,7 @@ def test_a_reader_under_attack_reaches_only_its_file(uid: int) -> None:
         assert sorted(path.name for path in place.iterdir()) == ["secret_key", "upload"]
 
 
+@pytest.mark.process
 def test_what_reads_an_upload_is_confined_before_it_opens_it(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

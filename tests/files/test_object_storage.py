@@ -27,6 +27,8 @@ from tests.chat.documents import upload
 from tests.conftest import Person
 from tests.product import free_port
 
+pytestmark = pytest.mark.process
+
 KEYS = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
 
 

@@ -15,7 +15,7 @@ def uploaded(owner: User, number: int) -> list[File]:
     return File.objects.bulk_create(rows)
 
 
-def held(owner: User, file: File) -> Project:
+def project_with(owner: User, file: File) -> Project:
     project = Project.objects.create(owner=owner, name="Shared")
     ProjectFile.objects.create(project=project, file=file)
     return project
@@ -26,9 +26,9 @@ def test_files_are_seen_by_their_owner_and_in_projects_by_those_who_are_in_them(
     group = PeopleGroup.objects.create(name="Readers")
     group.members.add(reader)
     [own], [given, by_name, by_group, _hidden] = uploaded(reader, 1), uploaded(other, 4)
-    held(reader, given)
-    Membership.objects.create(project=held(other, by_name), user=reader)
-    project = held(other, by_group)
+    project_with(reader, given)
+    Membership.objects.create(project=project_with(other, by_name), user=reader)
+    project = project_with(other, by_group)
     Membership.objects.create(project=project, group=group)
     Membership.objects.create(project=project, user=reader)
     seen = File.objects.visible_to(reader)

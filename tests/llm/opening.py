@@ -30,7 +30,6 @@ class Names:
 def tool_for(
     *servers: RawServer,
     names: Names | None = None,
-    max_characters: int = 40_000,
     readers: Mapping[str, Callable[[bytes], str]] = MappingProxyType({}),
     follow: Follow | None = None,
     **changes: Any,
@@ -38,7 +37,7 @@ def tool_for(
     """`changes` are fields of the fetcher."""
     ports = frozenset(server.port for server in servers)
     guard = Guard(ports=ports, allowed_networks=(OPEN,), resolve=names or Names(["127.0.0.2"]))
-    return OpenUrlTool(Fetcher(guard, **changes), max_characters=max_characters, readers=readers, follow=follow)
+    return OpenUrlTool(Fetcher(guard, **changes), readers=readers, follow=follow)
 
 
 async def opened(play: Play, path: str = "/", **changes: Any) -> ToolOutput:

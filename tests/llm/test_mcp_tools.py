@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 import uvicorn
 from mcp.server import MCPServer
 
-from llm.tools.mcp import MAX_TOOLS, tools_of
+from llm.tools.mcp import MAX_DESCRIPTION, MAX_TOOLS, tools_of
 from llm.tools.servers import Server, ServerFailed
 from llm.types.tools import Tool, run_tool
+from tests.llm.misbehaving_server import BAD_SCHEMAS, BROKEN, Misbehaving, tool
 from tests.llm.raw_server import RawServer, always, answer
 
 SECRET = "secret-never-to-be-seen"
@@ -30,11 +32,11 @@ def served() -> MCPServer:
 
     @server.tool(name="much.text")
     def much() -> str:
-        return "much " * 100_000
+        return "much " * 400_000
 
     @server.tool()
     def huge() -> str:
-        return "x" * 3_000_000
+        return "x" * 17_000_000
 
     @server.tool()
     def fail() -> str:
@@ -76,12 +78,12 @@ def ends(pid: int) -> None:
 
 
 async def tool_named(server: Server, name: str) -> Tool:
-    return {tool.definition.name: tool for tool in await tools_of(server)}[name]
+    return {tool.definition.name: tool for tool in (await tools_of(server)).tools}[name]
 
 
 async def test_the_tools_of_a_server_over_http_are_offered_and_run(url: str) -> None:
     server = Server("calc", url=url)
-    tools = {tool.definition.name: tool for tool in await tools_of(server)}
+    tools = {tool.definition.name: tool for tool in (await tools_of(server)).tools}
     assert set(tools) == {"calc__add", "calc__much_text", "calc__huge", "calc__fail", "calc__wait"}
     tool = tools["calc__add"]
     assert tool.definition.description == "Adds two numbers."
@@ -91,16 +93,15 @@ async def test_the_tools_of_a_server_over_http_are_offered_and_run(url: str) -> 
     assert (await run_tool(tool, {"a": 2, "b": 40})).text == "42"
 
 
-async def test_what_a_tool_gives_is_capped(url: str) -> None:
+async def test_what_a_tool_gives_comes_whole(url: str) -> None:
     tool = await tool_named(Server("calc", url=url), "calc__much_text")
     output = await run_tool(tool, {})
-    assert output.text.startswith("much much") and "characters left out" in output.text
-    assert len(output.text) < 41_000
+    assert output.text == output.whole == "much " * 400_000
 
 
 async def test_an_answer_too_large_to_receive_is_told(url: str) -> None:
     output = await run_tool(await tool_named(Server("calc", url=url, timeout=10.0), "calc__huge"), {})
-    assert output.error and len(output.text) < 1000
+    assert output.error and "more than can be received" in output.text
 
 
 @pytest.mark.parametrize(("name", "arguments"), [("fail", {}), ("add", {"a": "x"})])
@@ -170,32 +171,6 @@ async def test_stopping_a_call_ends_the_process(process: Server, tmp_path: Path)
     await asyncio.to_thread(ends, pid)
 
 
-async def test_too_many_tools_too_long_schemas_and_names_that_collide_are_left_out(tmp_path: Path) -> None:
-    script = tmp_path / "many.py"
-    script.write_text("""
-from mcp.server import MCPServer
-from pydantic import Field
-server = MCPServer("many")
-
-def plain() -> str:
-    return "plain"
-
-def long(a: int = Field(description="x" * 30_000)) -> str:
-    return "long"
-
-server.add_tool(long, name="long")
-for name in ["a.b", "a_b", "n" * 100, *(f"tool{number}" for number in range(100))]:
-    server.add_tool(plain, name=name, description="d" * 5000)
-server.run()
-""")
-    tools = await tools_of(Server("many", command=f"{sys.executable} {script}"))
-    names = [tool.definition.name for tool in tools]
-    assert names[:3] == ["many__a_b", "many__" + "n" * 58, "many__tool0"]
-    assert len(names) == MAX_TOOLS - 2
-    assert all(len(tool.definition.description) == 2000 for tool in tools)
-    assert (await run_tool(tools[1], {})).text == "plain"
-
-
 @pytest.mark.parametrize("command", ["/no/such/program", "true", "cat"])
 async def test_a_process_that_is_no_tool_server_is_told(command: str) -> None:
     with pytest.raises(ServerFailed, match="nobody"):
@@ -207,7 +182,7 @@ async def test_a_process_that_is_no_tool_server_is_told(command: str) -> None:
     [
         answer("not JSON", media_type="application/json"),
         answer("x", media_type="text/html"),
-        answer(" " * 3_000_000, media_type="application/json"),
+        answer(" " * 17_000_000, media_type="application/json"),
         answer(gzip.compress(b" " * 3_000_000), "Content-Encoding: gzip", media_type="application/json"),
         answer("", status="500 Oops"),
         answer("", "Location: http://127.0.0.1/", status="307 Elsewhere"),
@@ -220,3 +195,184 @@ async def test_an_address_that_is_no_tool_server_is_told(whole: bytes) -> None:
         await tools_of(Server("nobody", url=f"http://127.0.0.2:{server.port}/", secrets={"Authorization": SECRET}))
     assert f"authorization: {SECRET}" in server.heads[0].lower()
     assert SECRET not in str(failure.value)
+
+
+@pytest.fixture(params=["stdio", "json", "events"])
+def wire(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@contextmanager
+def reached(said: Misbehaving, wire: str, directory: Path) -> Iterator[Server]:
+    if wire == "stdio":
+        yield Server("odd", command=said.as_process(directory))
+        return
+    media_type = "application/json" if wire == "json" else "text/event-stream"
+    with said.over_http(media_type=media_type) as url:
+        yield Server("odd", url=url)
+
+
+async def test_one_bad_tool_costs_no_other_and_is_named(wire: str, tmp_path: Path) -> None:
+    tools = [tool(name, schema) if schema else {"name": name} for name, schema in (BAD_SCHEMAS | BROKEN).items()]
+    with reached(Misbehaving([tool("good"), *tools, "nonsense", {"description": "?"}]), wire, tmp_path) as server:
+        listing = await tools_of(server)
+        offered = {each.definition.name: each for each in listing.tools}
+        assert list(offered) == ["odd__good", *(f"odd__{name}" for name in BAD_SCHEMAS)]
+        assert {each.name: each.reason for each in listing.problems} == {
+            "odd__broken": "Its input is of type array, but a call always carries an object.",
+            "tool 15": "It has no name.",
+            "tool 16": "It has no name.",
+        }
+        assert (await run_tool(offered["odd__any_of"], {"a": 1})).text == "Done."
+
+
+async def test_a_long_list_comes_whole_page_by_page(wire: str, tmp_path: Path) -> None:
+    said = Misbehaving([tool(f"tool{number}") for number in range(192)], page=50)
+    with reached(said, wire, tmp_path) as server:
+        listing = await tools_of(server)
+    assert [each.served_as for each in listing.tools] == [f"tool{number}" for number in range(192)]
+    assert not listing.problems
+
+
+async def test_a_result_of_a_megabyte_comes_whole(wire: str, tmp_path: Path) -> None:
+    with reached(Misbehaving([tool("log")], results={"log": {"size": 1_000_000}}), wire, tmp_path) as server:
+        output = await run_tool(await tool_named(server, "odd__log"), {})
+    assert output.text.startswith("FIRST") and output.text.endswith("LAST") and len(output.text) > 900_000
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"content": [{"type": "text", "text": "a"}, {"type": "hologram"}]}, "a\n[hologram: not text, not shown]"),
+        ({"content": [{"type": "resource_link"}]}, "[resource_link: not text, not shown]"),
+        ({"content": None, "structuredContent": {"a": 1}}, '{"a": 1}'),
+        ({"content": "plain"}, "The tool gave no text."),
+        ({}, "The tool gave no text."),
+    ],
+    ids=range(5),
+)
+async def test_a_result_with_parts_that_nobody_knows_is_read_all_the_same(
+    tmp_path: Path, result: dict[str, Any], text: str
+) -> None:
+    with reached(Misbehaving([tool("odd")], results={"odd": result}), "stdio", tmp_path) as server:
+        assert (await run_tool(await tool_named(server, "odd__odd"), {})).text == text
+
+
+async def test_a_result_that_breaks_the_tools_own_schema_for_it_is_read(tmp_path: Path) -> None:
+    listed = tool("odd") | {"outputSchema": {"type": "object", "required": ["x"]}}
+    with reached(Misbehaving([listed], results={"odd": "text alone"}), "json", tmp_path) as server:
+        assert (await run_tool(await tool_named(server, "odd__odd"), {})).text == "text alone"
+
+
+async def test_names_that_collide_are_told_apart_and_what_is_abusive_is_cut_and_named(tmp_path: Path) -> None:
+    tools = [
+        tool("a.b"),
+        tool("a_b"),
+        tool("a.b"),
+        tool("n" * 100),
+        tool("n" * 99),
+        tool("long", description="d" * 30_000),
+    ]
+    said = Misbehaving([*tools, *(tool(f"tool{number}") for number in range(1_000))])
+    with reached(said, "stdio", tmp_path) as server:
+        listing = await tools_of(server)
+        names = [each.definition.name for each in listing.tools]
+        assert len(names) == len(set(names)) == MAX_TOOLS - 1 and all(len(name) <= 64 for name in names)
+        assert names[0] == "odd__a_b" and names[1].startswith("odd__a_b_") and names[2] == "odd__" + "n" * 59
+        assert len(listing.tools[4].definition.description) == MAX_DESCRIPTION
+        assert [(each.name, each.offered) for each in listing.problems] == [
+            ("odd__a_b", False), ("odd__long", True), ("odd: more tools", False),
+        ]  # fmt: skip
+        assert "two tools of this name" in listing.problems[0].reason
+        assert "30,000 characters; the first 20,000" in listing.problems[1].reason
+        assert "more than 1,000 tools" in listing.problems[2].reason
+        assert (await run_tool(listing.tools[1], {})).text == "Done."
+
+
+async def test_a_server_that_hangs_is_given_up_and_its_process_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llm.tools.mcp.LIST_TIMEOUT", 1.0)
+    for wire in ("stdio", "json"):
+        with (
+            reached(Misbehaving([tool("good")], hangs="tools/list"), wire, tmp_path) as server,
+            pytest.raises(ServerFailed, match="did not list its tools within 1 seconds") as failure,
+        ):
+            await tools_of(server)
+        assert failure.value.code == "tool_server_timeout"
+
+
+TALKING = f"import sys; print('boom: {SECRET} and sk-abcdefghijklmnop', file=sys.stderr); sys.exit(3)"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "advice"),
+    [
+        ("/no/such/program --flag", "tool_server_no_program", "There is no program “/no/such/program”"),
+        ("/etc/passwd", "tool_server_no_program", "may not be executed"),
+        ("true", "tool_server_ended", "ended with code 0"),
+        (f'{sys.executable} -c "{TALKING}"', "tool_server_ended", "ended with code 3"),
+        ("echo hello", "tool_server_ended", "ended with code 0"),
+        ("cat", "tool_server_error", "answers, but with an error: “Method not found”"),
+    ],
+    ids=["missing", "rights", "ends", "talks", "echo", "cat"],
+)
+async def test_the_cause_that_a_process_is_no_tool_server_is_for_the_administrator(
+    command: str, code: str, advice: str
+) -> None:
+    with pytest.raises(ServerFailed) as failure:
+        await tools_of(Server("nobody", command=command, secrets={"TOKEN": SECRET}))
+    assert failure.value.code == code and advice in failure.value.advice
+    assert SECRET not in failure.value.advice and "sk-abc" not in failure.value.advice
+    assert str(failure.value) == "The tool server nobody cannot be reached or broke off. Go on without."
+    if "boom" in command:
+        assert "It wrote last: “boom: … and …”" in failure.value.advice
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "advice"),
+    [
+        (401, "tool_server_denied", "it refuses the secret, or wants one"),
+        (403, "tool_server_denied", "check the name of the header"),
+        (404, "tool_server_wrong_transport", "Is this the address of an SSE server?"),
+        (405, "tool_server_wrong_transport", "Is this the address of an SSE server?"),
+        (406, "tool_server_wrong_transport", "Is this the address of an SSE server?"),
+        (500, "tool_server_http_error", "status 500"),
+    ],
+)
+async def test_the_cause_that_an_address_is_no_tool_server_is_for_the_administrator(
+    status: int, code: str, advice: str
+) -> None:
+    with Misbehaving([]).over_http(status=status) as url, pytest.raises(ServerFailed) as failure:
+        await tools_of(Server("nobody", url=url))
+    assert failure.value.code == code and advice in failure.value.advice
+    assert "cannot be reached" in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("http://no-such-host.invalid/mcp", "tool_server_unknown_host"),
+        ("http://127.0.0.1:1/mcp", "tool_server_refused"),
+    ],
+)
+async def test_an_address_at_which_nobody_is_says_what_is_missing(url: str, code: str) -> None:
+    with pytest.raises(ServerFailed) as failure:
+        await tools_of(Server("nobody", url=url))
+    assert failure.value.code == code
+
+
+async def test_what_is_no_protocol_or_leads_elsewhere_is_said() -> None:
+    page = answer("<html>", media_type="text/html")
+    redirect = answer("", "Location: http://127.0.0.1:1/other", status="307 Elsewhere")
+    for whole, code in ((page, "tool_server_wrong_address"), (redirect, "tool_server_redirect")):
+        with RawServer(always(whole)) as server, pytest.raises(ServerFailed) as failure:
+            await tools_of(Server("nobody", url=f"http://127.0.0.2:{server.port}/"))
+        assert failure.value.code == code
+
+
+async def test_a_list_that_is_none_is_said(wire: str, tmp_path: Path) -> None:
+    said = Misbehaving([], results={"tools/list": {"tools": {"a": 1}}})
+    with reached(said, wire, tmp_path) as server, pytest.raises(ServerFailed) as failure:
+        await tools_of(server)
+    assert failure.value.code == "tool_server_invalid"

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from core.net.outgoing import noting
-from llm.tools.open_url import CUT, OpenUrlTool
+from llm.tools.open_url import CUT, MAX_PAGE, OpenUrlTool
 from llm.types.tools import run_tool
 from tests.llm.opening import STORY, document_of, opened, tool_for
 from tests.llm.raw_server import RawServer, always, answer
@@ -80,7 +80,7 @@ async def endless(head: str, writer: asyncio.StreamWriter) -> None:
 async def test_an_endless_page_is_cut_and_says_so() -> None:
     text = document_of(await opened(endless))["text"]
     assert text.startswith("again and again") and text.endswith(CUT)
-    assert len(text) <= 40_000
+    assert len(text) <= MAX_PAGE + len(CUT)
 
 
 async def test_an_endless_body_of_a_redirect_is_not_received() -> None:
@@ -105,7 +105,7 @@ async def test_a_gzip_bomb_is_cut_or_refused(layers: int) -> None:
     output = await opened(always(answer(bomb, f"Content-Encoding: {encoding}", media_type="text/plain")))
     if layers == 1:
         text = document_of(output)["text"]
-        assert text.startswith("boom boom") and text.endswith(CUT) and len(text) <= 40_000
+        assert text.startswith("boom boom") and text.endswith(CUT) and len(text) <= MAX_PAGE + len(CUT)
     else:
         assert output.error and "packed in a way" in output.text
 
@@ -145,12 +145,11 @@ async def test_an_answer_that_cannot_be_read_is_told(whole: bytes, sentence: str
     assert output.error and sentence in output.text
 
 
-async def test_a_long_text_is_cut_at_the_tools_cap_with_a_note() -> None:
-    with RawServer(always(answer(f"<title>Long</title><p>{STORY}"))) as server:
-        url = f"http://site.example:{server.port}/"
-        output = await run_tool(tool_for(server, max_characters=300), {"url": url})
-    assert document_of(output)["text"].endswith(CUT)
-    assert len(output.text) == 300
+async def test_a_long_text_comes_whole_and_one_beyond_what_is_fetched_says_so() -> None:
+    output = await opened(always(answer(f"<title>Long</title><p>{'word ' * 100_000}")))
+    assert output.whole == document_of(output)["text"] == ("word " * 100_000).strip() and not output.partial
+    output = await opened(always(answer(f"<title>Long</title><p>{'word ' * 500_000}")))
+    assert output.partial and output.whole.endswith(CUT) and document_of(output)["text"] == output.whole
 
 
 async def test_a_server_that_cannot_be_reached_is_told() -> None:

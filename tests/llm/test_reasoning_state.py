@@ -71,7 +71,6 @@ LOOP = {
 class Weather:
     definition = WEATHER
     timeout = 10.0
-    max_characters = 1_000
 
     def label(self, arguments: Mapping[str, Any]) -> str:
         return "Looking"

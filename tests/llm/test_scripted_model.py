@@ -142,6 +142,7 @@ async def test_the_official_clients_understand_streams(scripted_model: ScriptedM
     await anthropic.close()
 
 
+@pytest.mark.process
 async def test_the_command_serves_until_it_is_ended() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.scripted_model", "--port", "0", stdout=subprocess.PIPE

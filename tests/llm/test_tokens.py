@@ -47,6 +47,7 @@ def cache_file(name: str) -> str:
     return hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
 
 
+@pytest.mark.process
 def test_a_new_machine_without_a_network_can_count(tmp_path: Path) -> None:
     program = (
         "import socket\n"
@@ -67,6 +68,7 @@ def test_a_new_machine_without_a_network_can_count(tmp_path: Path) -> None:
     assert all(path.parent.stat().st_mode & 0o777 == 0o700 for path in files)
 
 
+@pytest.mark.process
 def test_a_damaged_vocabulary_is_replaced_without_a_network(tmp_path: Path) -> None:
     damaged = tmp_path / cache_file(CATCH_ALL)
     damaged.write_bytes(b"half a fi")

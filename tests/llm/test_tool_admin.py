@@ -1,6 +1,7 @@
 import asyncio
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from llm.models import ToolServer, WebAccess, WebSearch
 from llm.tools.servers import Server
 from llm.tools.services import store_tool_server, store_web_search, tool_servers, use_web_search, web_search_tool
 from llm.types.tools import run_tool
+from tests.llm.misbehaving_server import Misbehaving, tool
 from tests.llm.raw_server import RawServer, always, answer
 
 pytestmark = pytest.mark.django_db
@@ -181,7 +183,7 @@ def test_a_tool_server_is_set_up_and_its_secret_is_on_no_page(
     caplog.set_level(logging.DEBUG)
     url = change_url(tool_server)
     told = press(admin_client, tool_server, "list_tools")
-    assert "The tool server ours cannot be reached" in told
+    assert "ours: Nothing accepts connections at 127.0.0.2:9. Start the server there" in told
     responses = [
         admin_client.get(reverse("admin:llm_toolserver_changelist")),
         admin_client.get(url),
@@ -240,3 +242,20 @@ def test_the_lists_of_hosts_are_checked_and_there_is_one_row(admin_client: Clien
     assert admin_client.get(add).status_code == 403
     with pytest.raises(IntegrityError), transaction.atomic():
         WebAccess.objects.create(pk=2)
+
+
+def test_the_admin_lists_the_tools_of_a_server_and_names_the_broken_one(admin_client: Client, tmp_path: Path) -> None:
+    said = Misbehaving([*(tool(f"tool{number}", description="Counts.") for number in range(81)), tool("broken", [1])])
+    row = ToolServer.objects.create(name="big", kind="stdio", command=said.as_process(tmp_path))
+    assert "Not asked yet" in admin_client.get(change_url(row)).content.decode()
+    told = press(admin_client, row, "list_tools")
+    assert "big__tool80" in told and "big__broken" not in told
+    page = " ".join(admin_client.get(change_url(row)).content.decode().split())
+    assert "Not offered as listed" in page and "Its input schema is not a JSON object." in page
+    assert page.count("Counts.") == 81
+    row.refresh_from_db()
+    assert len(row.tools or ()) == 81 and row.problems[0]["name"] == "big__broken"
+    admin_client.post(change_url(row), server_form(row, command="true"))
+    row.refresh_from_db()
+    assert row.tools is None and row.problems == []
+    assert "The process ended with code 0 before it had answered" in press(admin_client, row, "list_tools")

@@ -1,5 +1,6 @@
 import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from audit.models import Entry
 from llm.models import Model, Provider, ToolServer
 from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import activate_prompt, save_prompt, set_default_profile
+from tests.llm.misbehaving_server import Misbehaving, tool
 
 ADD = "admin:personas_systemprompt_add"
 
@@ -260,6 +262,14 @@ def persona_form(owner: User, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.django_db
+def test_a_reminder_of_personas_is_saved(admin_client: Client) -> None:
+    form = {"text": "Cite clauses.", "scope": "persona", "position": 0, "enabled": "on"}
+    admin_client.post(reverse("admin:personas_reminder_add"), form)
+    reminder = Reminder.objects.get(text="Cite clauses.")
+    assert (reminder.scope, reminder.enabled) == (Reminder.Scope.PERSONA, True)
+
+
+@pytest.mark.django_db
 def test_a_persona_of_the_workspace_is_edited_and_versioned(admin_client: Client, admin_user: User) -> None:
     used = Reminder.objects.create(text="Be kind.", scope=Reminder.Scope.PERSONA)
     lists = {"tools": ["search_files", "open_url"], "starter_messages": "Shorten this, please:\r\nAnd this:"}
@@ -298,6 +308,16 @@ def test_the_tools_of_a_persona_are_chosen_from_a_list(admin_client: Client, adm
     assert boxes == {"web_search": False, "open_url": True, "tasks": False, "mail__*": False, "gone__send": True}
     asked = admin_client.get(reverse("admin:personas_persona_tools"), {"tools": ["mail__*"]}).content.decode()
     assert "mail__*" in asked and "checked" in asked
+
+
+@pytest.mark.django_db
+def test_the_admin_says_that_a_persona_has_too_many_tools(
+    admin_client: Client, admin_user: User, model: Model, tmp_path: Path
+) -> None:
+    said = Misbehaving([*(tool(f"tool{number}") for number in range(129)), tool("broken", {"type": "array"})])
+    ToolServer.objects.create(name="big", kind="stdio", command=said.as_process(tmp_path))
+    asked = admin_client.get(reverse("admin:personas_persona_tools"), {"tools": ["big__*"]}).content.decode()
+    assert "These are 129 tools of servers" in asked and "Its input is of type array" in asked
 
 
 @pytest.mark.django_db

@@ -10,10 +10,10 @@ import pytest
 from chat.models import Conversation
 from llm.models import Model, ToolServer
 from personas.models import BudgetProfile, Persona, Reminder
+from tests.application import Application
 from tests.conftest import Person
 from tests.llm.sums import SERVER
 from tests.personas.programs import Program, made, wrong
-from tests.product import Product
 
 
 def test_a_persona_is_made_with_all_that_it_has(olga: Program, model: Model) -> None:
@@ -217,20 +217,19 @@ def test_the_tools_of_a_server_are_known_by_asking_it(olga: Program, tmp_path: P
     assert "sums__*" in wrong(away)["tools"]
 
 
-@pytest.mark.product
-def test_what_a_program_sets_is_what_the_model_gets(product: Product, person: Person) -> None:
+def test_what_a_program_sets_is_what_the_model_gets(application: Application, person: Person) -> None:
     mark = uuid4().hex
     body = {"name": "Pirate", "instructions": f"Talk like {mark}.", "reminder": "Say ahoy.", "date_awareness": "off"}
     persona = person.caller.post("personas/", body, expect=201)["id"]
     beside = person.caller.post("conversations/", {"persona": persona}, expect=201)["id"]
     person.caller.ended(person.caller.ask("Who are you?", conversation=beside)["id"])
-    messages = product.model.finished(mark)[0].body["messages"]
+    messages = application.model.finished(mark)[0].body["messages"]
     assert messages[0]["content"].startswith("You are being tested.")
     assert messages[-1]["content"].endswith("Say ahoy.")
     assert any(f"Talk like {mark}." in message["content"] for message in messages[1:])
     changed = person.caller.http.patch(f"personas/{persona}/", json={"replaces_system_prompt": True})
     assert changed.json()["version"] == 2
     person.caller.ended(person.caller.ask("And now?", conversation=beside)["id"])
-    messages = product.model.finished(mark, count=2)[1].body["messages"]
+    messages = application.model.finished(mark, count=2)[1].body["messages"]
     assert messages[0]["content"].startswith(f"Talk like {mark}.")
     assert not any("You are being tested." in message["content"] for message in messages)

@@ -11,10 +11,12 @@ from django.test import Client
 
 from accounts.models import User
 from chat.models import Conversation
-from llm.models import Model, ToolServer
+from llm.models import Model, Provider, ToolServer
+from llm.tools.services import try_tool_server
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
 from personas.services import save_prompt, set_default_profile
 from projects.models import Project
+from tests.llm.misbehaving_server import Misbehaving, tool
 from tests.llm.sums import SERVER
 
 pytestmark = pytest.mark.django_db
@@ -213,6 +215,32 @@ def test_the_tools_of_servers_are_offered_and_those_that_are_gone_are_named(
     client.post(f"/personas/{persona.pk}/", form(tools=["sums__lost", "old__tool", "sums__multiply"]))
     persona.refresh_from_db()
     assert persona.tools == ["sums__lost", "old__tool", "sums__multiply"]
+
+
+def test_a_persona_with_more_tools_than_its_model_takes_says_so(
+    owner: User, persona: Persona, model: Model, tmp_path: Path
+) -> None:
+    said = Misbehaving([*(tool(f"tool{number}") for number in range(192)), tool("broken", {"type": "array"})])
+    row = ToolServer.objects.create(name="big", kind="stdio", command=said.as_process(tmp_path))
+    Persona.objects.filter(pk=persona.pk).update(tools=["big__*"])
+    client = signed_in(owner)
+    assert "192 tools of servers" not in page(client, f"/personas/{persona.pk}/")  # nobody has asked the server yet
+    try_tool_server(tool_server=row)
+    sentence = "These are 192 tools of servers, and the provider of m takes at most 128 in one request"
+    assert sentence in page(client, f"/personas/{persona.pk}/")
+    listed = words(client.get("/personas/tools/", {"tools": ["big__*"], "model": str(model.pk)}))
+    assert sentence in listed and 'value="big__tool191"' in listed
+    assert 'big__broken</span>: <span dir="auto">Its input is of type array' in listed
+    assert sentence not in words(client.get("/personas/tools/", {"tools": ["big__tool190"]}))
+    Persona.objects.filter(pk=persona.pk).update(visibility="workspace")
+    assert sentence in page(signed_in(User.objects.create_user("otto")), f"/personas/{persona.pk}/")
+    client.post(f"/personas/{persona.pk}/", form(tools=["big__tool190"]))
+    persona.refresh_from_db()
+    assert persona.tools == ["big__tool190"]
+    response = client.post(f"/personas/{persona.pk}/", form(tools=["big__broken"]))
+    assert "The tool “big__broken” cannot be offered to a model. Its input is of type array" in words(response)
+    Provider.objects.update(max_tools=200)
+    assert sentence not in words(client.get("/personas/tools/", {"tools": ["big__*"]}))
 
 
 def test_deleting_says_who_goes_on_without_it(owner: User, persona: Persona) -> None:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
-from . import anthropic_wire, dialects, ollama_wire, openai_wire, peculiar, responses_wire
+from . import anthropic_wire, dialects, ollama_wire, openai_wire, peculiar, responses_wire, tool_rules
 from .caching import PromptCache
 from .connection import Connection, Exchange
 from .records import Records
@@ -198,6 +198,15 @@ class Server:
         return count
 
 
+def _refused_otherwise(wire: ModuleType, dialect: str, body: Mapping[str, Any]) -> Failure | None:
+    """What a vendor refuses beyond the rules of its protocol."""
+    if dialect:
+        return dialects.refusal(dialect, body) if wire is openai_wire else None
+    if wire is ollama_wire:
+        return None
+    return tool_rules.anthropic(body) if wire is anthropic_wire else tool_rules.openai(body)
+
+
 def _without_dialect(path: str) -> tuple[str, str]:
     """The path in the protocol, and whose server is asked: `/deepseek/v1/…`."""
     _, first, rest = [*path.split("/", 2), "", ""][:3]
@@ -217,7 +226,7 @@ def _refusal(wire: ModuleType, dialect: str, body: Mapping[str, Any]) -> Failure
     """With what the server refuses the request, whatever its script says."""
     if said := wire.refusal(body) or peculiar.calls_refusal(wire, body):
         return Failure(400, said)
-    return dialects.refusal(dialect, body) if wire is openai_wire and dialect else None
+    return _refused_otherwise(wire, dialect, body)
 
 
 async def _fail(exchange: Exchange, wire: ModuleType, failure: Failure) -> None:

@@ -1,6 +1,10 @@
-"""What holds for every prompt, over conversations in several scripts, counted by tiktoken over what is really sent."""
+"""What holds for every prompt, over conversations in several scripts, counted by tiktoken over what is really sent.
+
+`make fuzz` tries more conversations (`CONTEXT_EXAMPLES`).
+"""
 
 import json
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +27,7 @@ from chat.context.types import (
 from llm.tokens import tokenizer
 from llm.types.model_call import ToolCall
 
+EXAMPLES = int(os.environ.get("CONTEXT_EXAMPLES", "50"))  # of each property
 COUNTER = tokenizer("o200k_base")
 OVERHEAD = 4
 PHRASES = [
@@ -125,7 +130,7 @@ def messages_of(prompt: Prompt) -> list[PromptMessage]:
     return [message for message in prompt.messages if message.section in ("history", "current")]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(requests())
 def test_a_prompt_never_exceeds_the_limit_as_it_is_really_sent(request: ContextRequest) -> None:
     if prompt := built(request):
@@ -136,7 +141,7 @@ def test_a_prompt_never_exceeds_the_limit_as_it_is_really_sent(request: ContextR
         assert sum(map(really_costs, prompt.messages)) <= prompt.report.used <= request.room.input_limit
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(requests() | marked())
 def test_no_result_stands_without_its_call_and_no_call_without_its_results(request: ContextRequest) -> None:
     if prompt := built(request):
@@ -155,7 +160,7 @@ def test_no_result_stands_without_its_call_and_no_call_without_its_results(reque
         assert not open_calls
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(requests())
 def test_order_is_kept_and_every_message_is_either_sent_or_reported(request: ContextRequest) -> None:
     if prompt := built(request):
@@ -166,7 +171,7 @@ def test_order_is_kept_and_every_message_is_either_sent_or_reported(request: Con
         assert not set(sent) & set(prompt.report.dropped)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(requests())
 def test_the_newest_question_is_never_changed(request: ContextRequest) -> None:
     if prompt := built(request):
@@ -175,7 +180,7 @@ def test_the_newest_question_is_never_changed(request: ContextRequest) -> None:
         assert [(message.text, message.state) for message in sent] == [(question.text, "full")]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(requests(policy="recent"))
 def test_recent_sends_an_unbroken_end_of_the_conversation_and_whole_turns(request: ContextRequest) -> None:
     if prompt := built(request):
@@ -187,7 +192,7 @@ def test_recent_sends_an_unbroken_end_of_the_conversation_and_whole_turns(reques
         assert first.role == "user" or sent == whole
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(requests(policy="recent"), st.integers(1, 2_000))
 def test_a_larger_window_never_sends_less_with_recent(request: ContextRequest, more: int) -> None:
     # Not true for `priority`: room for one more large group can be taken from the small turns it used to leave.
@@ -202,7 +207,7 @@ def test_a_larger_window_never_sends_less_with_recent(request: ContextRequest, m
         }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(requests())
 def test_the_same_request_gives_the_same_prompt(request: ContextRequest) -> None:
     first, second = built(request), built(request)
@@ -212,7 +217,7 @@ def test_the_same_request_gives_the_same_prompt(request: ContextRequest) -> None
         assert json.dumps(first.report.as_dict()) == json.dumps(second.report.as_dict())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(requests())
 def test_layouts_differ_only_in_the_order_of_sections(request: ContextRequest) -> None:
     prompts = [built(replace(request, layout=layout)) for layout in LAYOUTS]
@@ -222,7 +227,7 @@ def test_layouts_differ_only_in_the_order_of_sections(request: ContextRequest) -
         assert prompt is None or request.reminder is None or prompt.messages[-1].section == "reminder"
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(marked())
 def test_what_is_left_out_is_never_sent_and_a_pinned_turn_that_fits_always(request: ContextRequest) -> None:
     prompt = built(request)

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0061_index_of_owned_titles'),
+        ('chat', '0062_tool_results'),
     ]
 
     operations = [

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('llm', '0016_labels'),
+        ('llm', '0017_tool_limits'),
     ]
 
     operations = [

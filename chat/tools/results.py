@@ -1,0 +1,170 @@
+"""Results of tools that are too long for a prompt: shortened when they come, kept whole, and read on in by the model.
+
+1. A tool of a server, or one that opens a page, gives a result (`ToolOutput.whole`).
+2. `ResultKeeper` counts it. What the room of its step holds goes along as it is.
+3. What is longer is stored (`ToolResult`) and goes along as head and tail around a marker that names its id.
+4. `ReadResult` gives any part of what is stored.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError, InterfaceError, transaction
+
+from chat.context.rendering import Numbers, ToolGuidance, documents_json, shortened_result
+from chat.context.results import CUT_OFF, NOT_KEPT, NOT_TAKEN, PARTIAL, ResultRoom
+from chat.context.types import Document, Tokenizer
+from chat.models import Conversation, ToolResult
+from chat.models.summary import marks_on
+from chat.rendering.references import give_numbers
+from core.background import on_database
+from core.errors import ProductError
+from files.services import take_room
+from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
+from llm.types.tools import BadArguments, ToolOutput
+from personas.texts import Texts
+
+MAX_KEPT = 4_000_000  # characters of one result; what lies beyond is counted and not kept
+READ = 12_000  # characters of one reading
+READ_RESULT_GUIDANCE = ToolGuidance("read_result")
+
+logger = logging.getLogger(__name__)
+
+
+class ResultKeeper:
+    """Settles the results of one turn's tools, as `llm.agent_loop.Settle`; `begin_step` says for which room.
+
+    `answer`: the message that the results belong to.
+    """
+
+    def __init__(self, conversation: Conversation, answer: UUID) -> None:
+        self._conversation, self._answer = conversation, answer
+
+    def begin_step(self, room: ResultRoom, tokenizer: Tokenizer, texts: Texts, notes: list[str]) -> None:
+        """`notes`: sentences for people, of the call whose report they belong to; more are added."""
+        self._room, self._tokenizer, self._texts, self._notes = room, tokenizer, texts, notes
+
+    async def __call__(self, call: ToolCall, output: ToolOutput, waiting: int) -> ToolOutput:
+        if not output.whole:
+            return output
+        if output.partial:
+            self._notes.append(PARTIAL.format(tool=call.name))
+        share = self._room.of_next(waiting)
+        # A token has at least one byte, so that most results need not be counted.
+        tokens = size = len(output.text.encode())
+        if size > share or self._room.may_be_cut(size):
+            tokens = await asyncio.to_thread(_counted, output.text, self._tokenizer)
+        if tokens <= share and not self._room.may_be_cut(tokens):
+            self._room.taken += tokens
+            return output
+        kept = output.whole[:MAX_KEPT]
+        pk, reason = await on_database(self._store, call, output, kept)
+        result = StoredResult(tokens, len(output.whole), len(kept) if pk else 0, pk)
+        if not pk:
+            self._notes += [NOT_KEPT.format(tool=call.name, characters=f"{len(output.whole):,}"), reason]
+        elif len(kept) < len(output.whole):
+            self._notes.append(
+                CUT_OFF.format(tool=call.name, characters=f"{len(output.whole):,}", kept=f"{len(kept):,}")
+            )
+        if tokens <= share:
+            self._room.taken += tokens
+            return replace(output, result=result)
+        limit = self._room.of_shortened(share)
+        self._room.taken += limit
+        arguments = (output.text, limit, result, self._tokenizer, self._texts)
+        text, result = await asyncio.to_thread(shortened_result, *arguments)
+        return replace(output, text=text, result=result)
+
+    def _store(self, call: ToolCall, output: ToolOutput, kept: str) -> tuple[str, str]:
+        """The id of what was stored; or none, and why."""
+        documents: Sequence[Mapping[str, Any]] = output.data.get("documents", ())
+        document = documents[0] if documents else {}
+        try:
+            with transaction.atomic():
+                size = len(kept.encode())
+                take_room(self._conversation.owner, size)
+                row = ToolResult.objects.create(
+                    owner_id=self._conversation.owner_id,
+                    conversation=self._conversation,
+                    message_id=self._answer,
+                    tool=call.name[:200],
+                    title=str(document.get("title", ""))[:300],
+                    url=str(document.get("url", "")),
+                    text=kept,
+                    size=size,
+                    characters=len(output.whole),
+                )
+        except ProductError as error:
+            return "", error.detail
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("a result of %s was not kept", call.name, exc_info=error)
+            return "", NOT_TAKEN
+        return str(row.pk), ""
+
+
+def _counted(text: str, tokenizer: Tokenizer) -> int:
+    """The tokens of a text; of what lies beyond `MAX_KEPT` as many as that share of it has."""
+    tokens = tokenizer.count(text[:MAX_KEPT])
+    return tokens if len(text) <= MAX_KEPT else tokens * len(text) // MAX_KEPT
+
+
+class ReadResult:
+    """Reads on in a result that is stored with this conversation."""
+
+    timeout = 10.0
+
+    definition = ToolDefinition(
+        "read_result",
+        "Reads a part of a tool result that was shortened, from a character on.",
+        {
+            "type": "object",
+            "properties": {
+                "result": {"type": "string", "description": "The result's id, as the marker in it names it."},
+                "start": {"type": "integer", "description": "The first character, from 0."},
+            },
+            "required": ["result"],
+        },
+    )
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+
+    def label(self, arguments: Mapping[str, Any]) -> str:
+        return "Reading on in a result"
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        return await on_database(self._read, arguments)
+
+    def _read(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        row, start = self._row(arguments.get("result")), arguments.get("start", 0)
+        if isinstance(start, bool) or not isinstance(start, int) or start < 0:
+            raise BadArguments("“start” must be a whole number of characters, from 0.")
+        end = min(len(row.text), start + READ)
+        text = row.text[start:end]
+        if not text:
+            raise BadArguments(f"The result ends at character {len(row.text)}.")
+        more = f", goes on at character {end}" if end < len(row.text) else ", the end of what is kept"
+        where = f"characters {start} to {end} of {row.characters}{more}"
+        if not row.url:
+            return ToolOutput(f"{row.tool}, {where}\n\n{text}")
+        numbers = give_numbers(self.conversation, [row.url])
+        document = Document(row.url, row.title, text, metadata=f"{row.url}, {where}")
+        place = {"number": numbers[row.url], "title": row.title, "url": row.url}
+        return ToolOutput(documents_json([document], Numbers(numbers)), {"documents": [place]})
+
+    def _row(self, pk: object) -> ToolResult:
+        """One that its person does not leave out."""
+        try:
+            wanted = UUID(str(pk))
+        except ValueError as error:
+            raise BadArguments("“result” must be the id that the marker in the shortened result names.") from error
+        excluded: Sequence[UUID] = marks_on(self.conversation.pk, self.conversation.leaf_id).excluded
+        rows = ToolResult.objects.filter(conversation=self.conversation, message__deleted=None, pk=wanted)
+        row = rows.exclude(message__in=excluded).exclude(message__parent__in=excluded).first()
+        if row is None:
+            raise BadArguments("There is no such result here. Call the tool again that gave it.")
+        return row

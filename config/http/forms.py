@@ -1,0 +1,117 @@
+"""Forms that a page's script submits, so that the text stays on the page where the server does not take it.
+
+1. `static/js/drafts.js` posts the form as the browser would, with the header `Form-Submission: script`.
+2. A refusal is a fragment with a sentence, as for htmx. The page stays and shows it.
+3. A redirect becomes 204 with the address in `Form-Location`. The script goes there.
+4. A page cannot be put into place by a script: its own scripts carry another nonce. It is stored for a minute,
+   encrypted, for one request of the same person, and `Form-Location` is its address.
+
+`Form-Stored: no` says that the server has not stored what was sent, so that the browser keeps its draft.
+"""
+
+import json
+import secrets
+from collections.abc import Callable
+
+from django.core.cache import cache
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http.response import HttpResponseRedirectBase
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from config.http.problems import Request, page_problem
+from core.crypto import decrypt, encrypt, is_lost
+from core.errors import ProductError
+from core.permissions import signed_out
+from core.requests import FORM_SUBMISSION
+
+LOCATION, STORED = "Form-Location", "Form-Stored"
+ANSWER = "form-answer"  # the parameter of an address that names a stored page
+KEPT_FOR = 60  # seconds; the script asks for the page at once
+LARGEST = 4 * 1024 * 1024  # bytes of a page that is stored
+HEADERS = ("Content-Type", "Content-Security-Policy", "Cache-Control", "Retry-After")
+# Pages that show the form again: its row has changed, its fields are wrong, or it was tried too often. Of every other
+# refusal the script shows the sentence.
+FORM_AGAIN = (409, 412, 422, 429)
+
+
+class ScriptedFormMiddleware:
+    """Stands around the policy's middleware, so that a stored page keeps the policy that names its nonce."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: Request) -> HttpResponse:
+        response = self.get_response(request)
+        if FORM_SUBMISSION not in request.headers or response.streaming:
+            return response
+        if isinstance(response, HttpResponseRedirectBase):
+            return _go_to(response, response.url, stored=not response.url.startswith(_sign_in_pages()))
+        if response.status_code == 200 or _is_page_of_errors(response):
+            address = _store(request, response)
+            return _go_to(response, address, stored=not _is_invalid(response))
+        return response
+
+    def process_view(self, request: Request, view: object, *arguments: object) -> HttpResponseBase | None:
+        if FORM_SUBMISSION in request.headers and not request.user.is_authenticated:
+            return page_problem(request, signed_out())
+        if request.method == "GET" and ANSWER in request.GET and request.user.is_authenticated:
+            return _load(request, request.GET[ANSWER])
+        return None
+
+
+def _sign_in_pages() -> tuple[str, str]:
+    return reverse("login"), reverse("admin:login")
+
+
+def _is_page_of_errors(response: HttpResponse) -> bool:
+    return response.status_code in FORM_AGAIN and "HX-Retarget" not in response
+
+
+def _is_invalid(response: HttpResponse) -> bool:
+    """Whether the page shows a form whose fields are wrong; Django's admin answers such a form with 200."""
+    context = response.context_data or {} if isinstance(response, TemplateResponse) else {}
+    return response.status_code in FORM_AGAIN or bool(context.get("errors"))
+
+
+def _go_to(response: HttpResponse, address: str, *, stored: bool) -> HttpResponse:
+    """Return an answer that names the address; it sets the cookies and headers that the response sets."""
+    answer = HttpResponse(status=204)
+    answer.cookies = response.cookies
+    answer[LOCATION] = address
+    answer[STORED] = "yes" if stored else "no"
+    return answer
+
+
+def _store(request: Request, response: HttpResponse) -> str:
+    """Return the address of the stored page. Raises `too_large` (413) for a page that is longer than `LARGEST`."""
+    if len(response.content) > LARGEST:
+        raise ProductError("too_large", "The answer is too large to be shown here.", status=413)
+    name = secrets.token_urlsafe(16)
+    page = {
+        "status": response.status_code,
+        "headers": {header: response[header] for header in HEADERS if header in response},
+        "body": response.content.decode(response.charset),
+    }
+    cache.set(_key(request, name), encrypt(json.dumps(page)), KEPT_FOR)
+    parameters = request.GET.copy()
+    parameters[ANSWER] = name
+    return f"{request.path}?{parameters.urlencode()}"
+
+
+def _load(request: Request, name: str) -> HttpResponse:
+    """Return the stored page, once; afterwards the page at the address without the parameter."""
+    key = _key(request, name)
+    text = decrypt(cache.get(key, ""))
+    cache.delete(key)
+    if is_lost(text):
+        parameters = request.GET.copy()
+        del parameters[ANSWER]
+        return redirect(f"{request.path}?{parameters.urlencode()}" if parameters else request.path)
+    page = json.loads(text)
+    return HttpResponse(page["body"], status=page["status"], headers=page["headers"])
+
+
+def _key(request: Request, name: str) -> str:
+    return f"form-answer:{request.user.pk}:{name}"

@@ -1,0 +1,26 @@
+"""The ASGI application: which code answers a request, and which a WebSocket."""
+
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import WebsocketDenier
+from django.urls import re_path
+
+from accounts.access.authentication import SameOrigin, TokenOrSession
+from chat.sockets import ConversationConsumer
+from config.http.handler import Handler
+
+
+def create_application() -> ProtocolTypeRouter:
+    """Return the application. It loads the middleware, one of which looks for the static files: collect them first."""
+    sockets = URLRouter(
+        [
+            re_path(r"^ws/$", ConversationConsumer.as_asgi()),  # type: ignore[list-item,arg-type]  # stubs know views only
+            re_path(r"", WebsocketDenier.as_asgi()),  # type: ignore[list-item,arg-type]  # as above
+        ]
+    )
+    return ProtocolTypeRouter(
+        {
+            "http": Handler(),
+            "websocket": TokenOrSession(sockets, SameOrigin(AuthMiddlewareStack(sockets))),
+        }
+    )

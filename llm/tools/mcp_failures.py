@@ -1,0 +1,222 @@
+"""From what went wrong with a tool server to a `ServerFailed` that tells an administrator what to do."""
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import httpx2
+
+from core.net.addresses import host_of
+from core.text import clean
+from llm.tools.servers import Server, ServerFailed
+
+MAX_LINES, MAX_TAIL = 8, 1_000  # lines and characters of what a process wrote last
+SHORTEST_SECRET = 4  # characters; a shorter one is no secret, and stands in every other word
+_KEYS = re.compile(
+    r"\b(?:sk|key|ghp|gho|github_pat|glpat|xox[abp]|AKIA|AIza)[-_]?[\w-]{10,}"
+    r"|\b(?:Bearer|Basic)\s+[\w.~+/=-]{4,}"
+    r"|(?<=://)[^/\s@]+(?=@)"
+    r"|(?i:(?<=token=)|(?<=api_key=)|(?<=apikey=)|(?<=password=)|(?<=secret=))[^\s&'\"]+"
+)
+_DENIED = (401, 403)
+_OTHER_TRANSPORT = (404, 405, 406, 415)
+_OF_PROTOCOL = ("application/json", "text/event-stream")
+_TLS = re.compile(r"certificate|\bssl\b|\btls\b", re.IGNORECASE)
+_NO_HOST = re.compile(r"name or service|nodename|no address|name resolution|getaddrinfo", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What was seen of one session with a server, for saying why it failed.
+
+    `status` and `media_type` are those of the newest answer to a request over HTTP, `location` where that leads on to.
+    `ended`: a process has closed its output by itself; `exit_code`: how it ended; `stderr`: the last bytes of it.
+    `strange`: the first line of its output that is none of the protocol. `too_large`: an answer beyond what is read.
+    """
+
+    status: int = 0
+    media_type: str = ""
+    location: str = ""
+    ended: bool = False
+    exit_code: int | None = None
+    stderr: bytes = b""
+    strange: str = ""
+    too_large: bool = False
+
+
+def failed(server: Server, exchange: Exchange, error: BaseException | None, message: str = "") -> ServerFailed:
+    """Return the failure of a session. `message`: what the server itself said, if it answered with an error."""
+    code, advice = _cause(server, exchange, error, message)
+    if message and code == "tool_server_error":
+        sentence = f"{server.name} refused: {without_secrets(message, server)[:1000]}"
+    elif code == "tool_server_too_large":
+        sentence = f"{server.name} gave more than can be received. Ask it for less."
+    else:
+        sentence = f"The tool server {server.name} cannot be reached or broke off. Go on without."
+    return ServerFailed(sentence, code, advice)
+
+
+def timed_out(server: Server, seconds: float, exchange: Exchange) -> ServerFailed:
+    sentence = f"{server.name} did not list its tools within {seconds:g} seconds."
+    if server.url:
+        advice = f"{sentence} Check that {_host(server)} is the right host and is not overloaded, then try again."
+    else:
+        advice = (
+            f"{sentence}{_last_words(server, exchange)} Check that the command starts a server of the protocol, and "
+            "run it once by hand if it has to download something first."
+        )
+    return ServerFailed(sentence, "tool_server_timeout", advice)
+
+
+Cause = tuple[str, str]  # a code, and the advice for administrators
+
+
+def _cause(server: Server, exchange: Exchange, error: BaseException | None, message: str) -> Cause:
+    if exchange.too_large:
+        advice = f"{server.name} sent an answer that is larger than what is read of one. Let it answer in pages."
+        return "tool_server_too_large", advice
+    causes = list(_chain(error)) if error is not None else []
+    if server.url:
+        known = _of_connection(_host(server), causes) or _of_status(_host(server), exchange)
+    else:
+        known = _of_start(server, causes) or _of_process(server, exchange)
+    if known is not None:
+        return known
+    if message:
+        text = without_secrets(message, server)[:500]
+        return "tool_server_error", f"{server.name} answers, but with an error: “{text}”."
+    return (
+        "tool_server_invalid",
+        f"{server.name} answers, but not as the Model Context Protocol asks.{_last_words(server, exchange)} Check that "
+        "its address or command is that of an MCP server, and that it is up to date.",
+    )
+
+
+def _of_connection(host: str, causes: Sequence[BaseException]) -> Cause | None:
+    for cause in causes:
+        if isinstance(cause, httpx2.TimeoutException):
+            return "tool_server_timeout", f"{host} did not answer in time. Check that it is up, then try again."
+        if isinstance(cause, ssl.SSLError) or (isinstance(cause, httpx2.ConnectError) and _TLS.search(str(cause))):
+            return (
+                "tool_server_tls",
+                f"The connection to {host} cannot be secured. Check the certificate of the server, and whether its URL "
+                "begins with http:// or https://.",
+            )
+        if isinstance(cause, socket.gaierror) or (
+            isinstance(cause, httpx2.ConnectError) and _NO_HOST.search(str(cause))
+        ):
+            return "tool_server_unknown_host", f"There is no host {host}. Correct the URL."
+    if any(isinstance(cause, httpx2.ConnectError) for cause in causes):
+        advice = f"Nothing accepts connections at {host}. Start the server there, or correct host and port of the URL."
+        return "tool_server_refused", advice
+    return None
+
+
+def _of_status(host: str, exchange: Exchange) -> Cause | None:
+    status = exchange.status
+    if status in _DENIED:
+        return (
+            "tool_server_denied",
+            f"{host} answered {status}: it refuses the secret, or wants one. Enter the secret again, with its scheme "
+            "where the server wants one (such as “Bearer …”), and check the name of the header.",
+        )
+    if status in _OTHER_TRANSPORT:
+        return (
+            "tool_server_wrong_transport",
+            f"{host} answered {status}: this address does not speak streamable HTTP. Is this the address of an SSE "
+            "server? Enter the one of streamable HTTP, which mostly ends in /mcp.",
+        )
+    if exchange.location:
+        return (
+            "tool_server_redirect",
+            f"{host} leads on to {exchange.location[:200]}, which is not followed. Enter that address if it is right.",
+        )
+    if status >= 400:
+        advice = f"{host} answered with status {status}. Look into the log of the server, then try again."
+        return "tool_server_http_error", advice
+    if status and exchange.media_type and not exchange.media_type.startswith(_OF_PROTOCOL):
+        advice = f"{host} answered with {exchange.media_type[:60]}, not with the Model Context Protocol. Check the URL."
+        return "tool_server_wrong_address", advice
+    return None
+
+
+def _of_start(server: Server, causes: Sequence[BaseException]) -> Cause | None:
+    if any(isinstance(cause, FileNotFoundError) for cause in causes):
+        return (
+            "tool_server_no_program",
+            f"There is no program “{_program(server)}” on the machine of the worker. Install it there, or correct the "
+            "command.",
+        )
+    if any(isinstance(cause, PermissionError) for cause in causes):
+        advice = f"“{_program(server)}” may not be executed by the worker. Correct its rights, or the command."
+        return "tool_server_no_program", advice
+    return None
+
+
+def _of_process(server: Server, exchange: Exchange) -> Cause | None:
+    if exchange.ended:
+        return (
+            "tool_server_ended",
+            f"The process {_how_it_ended(exchange.exit_code)} before it had answered.{_last_words(server, exchange)} "
+            "Check the command, its arguments and what it needs in its environment.",
+        )
+    if exchange.strange:
+        text = without_secrets(exchange.strange, server)[:200]
+        return (
+            "tool_server_invalid",
+            f"The process wrote “{text}”, which is not of the Model Context Protocol. Check that the command starts an "
+            "MCP server over stdio, and that it writes its log to the standard error.",
+        )
+    return None
+
+
+def _how_it_ended(code: int | None) -> str:
+    if code is None:
+        return "closed its output"
+    return f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
+
+
+def _last_words(server: Server, exchange: Exchange) -> str:
+    lines = [line.strip() for line in exchange.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    text = without_secrets("\n".join(lines[-MAX_LINES:]), server)[-MAX_TAIL:]
+    return f" It wrote last: “{text}”" if text else ""
+
+
+def without_secrets(text: str, server: Server) -> str:
+    """The text without the server's secrets, nor what looks like one of another service, and without control
+    characters."""
+    secrets = {part for value in server.secrets.values() for part in (value, *value.split())}
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= SHORTEST_SECRET and secret not in ("Bearer", "Basic", "Token"):
+            text = text.replace(secret, "…")
+    shown = "".join(each if each.isprintable() or each == "\n" else " " for each in clean(text))
+    return _KEYS.sub("…", shown)
+
+
+def _host(server: Server) -> str:
+    """The host with its port, without the rest of the address, which may hold a key."""
+    try:
+        url = httpx2.URL(server.url)
+    except (httpx2.InvalidURL, ValueError):
+        return host_of(server.url) or server.name
+    return f"{url.host}:{url.port}" if url.port else url.host
+
+
+def _program(server: Server) -> str:
+    return server.command.split(maxsplit=1)[0][:200] if server.command.strip() else ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, those that it groups, and what caused each."""
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        left += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
+        if isinstance(each, BaseExceptionGroup):
+            left += each.exceptions

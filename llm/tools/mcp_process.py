@@ -1,0 +1,160 @@
+"""A tool server that is a process: its standard streams as the protocol's, bounded, and watched for why it ended.
+
+The package's own transport reads lines of any length and leaves the standard error to the worker's log.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from core.text import clean
+from llm.tools.mcp_failures import Exchange
+
+PATIENCE = 2.0  # seconds to end after the input was closed, and again after the signal to end
+STDERR_TAIL = 8_192  # bytes
+
+Arriving = MemoryObjectSendStream[SessionMessage | Exception]
+Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
+Outgoing = MemoryObjectSendStream[SessionMessage]
+
+
+@asynccontextmanager
+async def process_streams(
+    program: str, arguments: Sequence[str], environment: Mapping[str, str], *, most: int, exchange: Exchange
+) -> AsyncGenerator[tuple[Incoming, Outgoing], None]:
+    """Start a process and yield the streams of its messages; it has ended when the context is left.
+
+    `most`: bytes of one message. Raises `OSError` where the program cannot be started.
+    """
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**get_default_environment(), **environment},
+        limit=most,
+        start_new_session=True,  # so that its own children can be ended with it
+    )
+    to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    tasks = [
+        asyncio.create_task(_read(process, to_session, exchange)),
+        asyncio.create_task(_write(process, from_session)),
+        asyncio.create_task(_keep_tail(process, exchange)),
+    ]
+    try:
+        yield incoming, outgoing
+    finally:
+        # Shielded: a turn that is stopped must not leave a process behind.
+        ending = asyncio.create_task(_end(process, tasks, exchange))
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            await ending
+            raise
+        finally:
+            for stream in (to_session, incoming, outgoing, from_session):
+                stream.close()
+
+
+async def _read(
+    process: asyncio.subprocess.Process,
+    messages: MemoryObjectSendStream[SessionMessage | Exception],
+    exchange: Exchange,
+) -> None:
+    assert process.stdout is not None  # noqa: S101 - it was started with pipes
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async with messages:
+            while True:
+                try:
+                    line = await process.stdout.readline()
+                except ValueError:  # longer than the limit
+                    exchange.too_large = True
+                    return
+                if not line:
+                    exchange.ended = True
+                    return
+                if line.strip():
+                    await messages.send(_message(line, exchange))
+
+
+def _message(line: bytes, exchange: Exchange) -> SessionMessage | Exception:
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        exchange.strange = exchange.strange or clean(line[:400].decode("utf-8", "replace")).strip()
+        return error
+
+
+async def _write(process: asyncio.subprocess.Process, messages: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    assert process.stdin is not None  # noqa: S101 - it was started with pipes
+    with suppress(OSError):
+        async with messages:
+            async for each in messages:
+                line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(line.encode() + b"\n")
+                await process.stdin.drain()
+
+
+async def _keep_tail(process: asyncio.subprocess.Process, exchange: Exchange) -> None:
+    assert process.stderr is not None  # noqa: S101 - it was started with pipes
+    while piece := await process.stderr.read(STDERR_TAIL):
+        exchange.stderr = (exchange.stderr + piece)[-STDERR_TAIL:]
+
+
+async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Task[None]"], exchange: Exchange) -> None:
+    """Closes the input, and ends what does not end by itself, with its children."""
+    reading, writing, watching = tasks
+    reading.cancel()
+    writing.cancel()
+    assert process.stdin is not None  # noqa: S101 - it was started with pipes
+    with suppress(OSError):
+        process.stdin.close()
+    draining = asyncio.create_task(_drain(process, reading))
+    if not await _exits(process):
+        _signal(process, signal.SIGTERM)
+        if not await _exits(process):
+            _signal(process, signal.SIGKILL)
+            await _exits(process)
+    exchange.exit_code = process.returncode if exchange.ended else None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.2):  # what it wrote last is on its way
+            await asyncio.shield(watching)
+    for task in (draining, watching):
+        task.cancel()
+    await asyncio.gather(*tasks, draining, return_exceptions=True)
+    transport = getattr(process, "_transport", None)  # nothing public closes pipes that a child has kept
+    if transport is not None:
+        transport.close()
+
+
+async def _drain(process: asyncio.subprocess.Process, reading: "asyncio.Task[None]") -> None:
+    """Reads on and forgets, so that a process that is writing gets to see that its input is closed."""
+    await asyncio.gather(reading, return_exceptions=True)
+    assert process.stdout is not None  # noqa: S101 - it was started with pipes
+    while await process.stdout.read(65_536):
+        pass
+
+
+async def _exits(process: asyncio.subprocess.Process) -> bool:
+    """Whether it ends in time. By its return code, since `wait` waits for pipes that a child may keep open."""
+    end = asyncio.get_running_loop().time() + PATIENCE
+    while process.returncode is None:
+        if asyncio.get_running_loop().time() > end:
+            return False
+        await asyncio.sleep(0.01)
+    return True
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
