@@ -137,7 +137,7 @@ class TurnAdmin(RecordAdmin):
     search_help_text = "The id of a turn or conversation, or a user name"
     fields = (
         *("id", "of_conversation", "of_owner", "model", "slot", "status_label", "error_code"),
-        *("answered_by", "fallback_reason", "finish_reason"),
+        *("answered_by", "fallback_reason", "finish_reason", "finish_detail"),
         *("tokens", "cached", "calls"),
         *("created", "started", "finished", "waited", "first_token", "took"),
         *("heartbeat", "attempt", "seq", "stop_requested", "stop_took"),

@@ -210,6 +210,11 @@ def suggestion(model: Model) -> str:
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
+PROOFS = {  # of what answers teach, see `llm.services.learn_fact`
+    "whole_answers": gettext_lazy("It refused to stream on %(day)s."),
+    "untagged_reasoning": gettext_lazy("Its reasoning came without an opening tag on %(day)s."),
+    "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and took this one."),
+}
 IN_FORCE = ("window_in_force", "images_in_force")
 IN_USE = ("is_default", "counting", "was_read", "token_ratio", "ratio_samples")
 SOURCES = {  # of a window that was not learnt, see `llm.learning.window_source`
@@ -245,12 +250,13 @@ class ModelRowAdmin(RowAdmin):
     autocomplete_fields = ("fallback",)
     search_fields = ("name", "provider__name")
     actions_detail = ("make_default", "take_found", "test_reading", "forget_learnt")
-    readonly_fields = ("known", "what_was_found", *IN_FORCE, *IN_USE)
+    readonly_fields = ("known", "what_was_found", "was_learnt", *IN_FORCE, *IN_USE)
     fieldsets = (
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
         ("Room", {"fields": ("context_window", "max_output", "max_images", *IN_FORCE, "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "reasoning", "several_system_messages")}),
-        ("Reasoning", {"fields": ("efforts", "effort")}),
+        ("Reasoning", {"fields": ("efforts", "effort", "own_effort")}),
+        ("How its server deviates", {"fields": ("written_calls", "whole_answers", "untagged_reasoning", "was_learnt")}),
         ("Price in US dollars a million tokens", {"fields": PRICES}),
         ("Found at the provider", {"fields": ("what_was_found",)}),
         ("In use", {"fields": IN_USE}),
@@ -325,6 +331,16 @@ class ModelRowAdmin(RowAdmin):
             if value is not None
         ]
         return render_to_string("admin/llm/model/found.html", {"model": model, "rows": rows})
+
+    @display(description="Learnt from its answers")
+    def was_learnt(self, model: Model) -> str:
+        if not model.learnt_on:
+            return _("Nothing.")
+        return " ".join(
+            str(PROOFS[name]) % {"day": date_format(date.fromisoformat(day))}
+            for name, day in model.learnt_on.items()
+            if name in PROOFS
+        )
 
     @display(description="Counting of tokens")
     def counting(self, model: Model) -> str:
@@ -428,8 +444,9 @@ class ModelRowAdmin(RowAdmin):
     @confirmed(
         "Forget",
         icon="restart_alt",
-        ask="Forget what was learnt of this model's limits?",
-        explain="Its window and its most images are then those of the page, until its server proves other ones.",
+        ask="Forget what was learnt of this model?",
+        explain="Its window and its most images are then those of the page. Whether it streams, how its reasoning "
+        "begins and the effort for titles are learnt anew where its server proves them again.",
     )
     def forget_learnt(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)

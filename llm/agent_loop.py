@@ -14,7 +14,9 @@ from typing import Any
 
 from core.errors import ModelError
 from core.net.outgoing import noting
+from llm.step_filters.valid_calls import is_object, resolved_name
 from llm.types.model_call import (
+    FinishReason,
     HandedOver,
     LoopEvent,
     Message,
@@ -25,6 +27,7 @@ from llm.types.model_call import (
     StepEvent,
     StepFinished,
     StepStarted,
+    TextBecameReasoning,
     TextDelta,
     ToolCall,
     ToolCallDelta,
@@ -36,6 +39,11 @@ from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse
 
 MAX_CYCLES = 6
 MAX_CALLS = 16  # of one step; a model that asks for more is told so
+CUT_CALL = (
+    "Your answer reached its greatest length inside this call, so the call has no end and was not run. Call again with "
+    "shorter arguments, or do it in several calls."
+)
+FORBIDDEN = "No tool can be called any more, so this call was not run. Answer now, with what you know."
 # Errors after which a request that is prepared otherwise, for the same model, may be accepted.
 PREPARED_AGAIN = ("context_too_long", "too_many_images", "responses_only")
 SMALLER_AGAIN = ("context_too_long", "too_many_images")
@@ -46,7 +54,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """One model call of a turn. `number` counts from 1; `last`: no tools any more.
+    """One model call of a turn. `number` counts from 1; `last`: no tools any more; `undefined`: not even their
+    definitions are sent, since the model has called one all the same.
 
     `refused` is the provider's error when this cycle's request must be prepared otherwise: its prompt was too long, the
     model speaks another protocol, which the client has taken note of, or the provider is not available.
@@ -55,6 +64,7 @@ class Cycle:
     number: int
     last: bool
     refused: ModelError | None = None
+    undefined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +98,34 @@ class _Step:
     calls: list[ToolCall] = field(default_factory=list)
     arguments: list[list[str]] = field(default_factory=list)
     reasoning: ReasoningState | None = None
+    reason: FinishReason = "stop"
 
     def add(self, event: StepEvent) -> None:
         self.begun = self.begun or not isinstance(event, ParametersLeftOut)
         if isinstance(event, TextDelta):
             self.text.append(event.text)
+        elif isinstance(event, TextBecameReasoning):
+            self.text.clear()
         elif isinstance(event, ToolCallStarted):
             self.calls.append(ToolCall(event.id, event.name, ""))
             self.arguments.append([])
         elif isinstance(event, ToolCallDelta):
             self.arguments[event.index].append(event.arguments)
         elif isinstance(event, StepFinished):
-            self.reasoning = event.reasoning
+            self.reasoning, self.reason = event.reasoning, event.reason
+
+    @property
+    def cut_call(self) -> int | None:
+        """The number of the call in which the answer reached its greatest length; None where it did not."""
+        if self.reason not in ("length", "context_window") or not self.calls:
+            return None
+        last = len(self.calls) - 1
+        arguments = "".join(self.arguments[last])
+        return last if not arguments.strip() or not is_object(arguments) else None
+
+    @property
+    def wrote(self) -> bool:
+        return any(not text.isspace() for text in self.text if text)
 
     def said(self, calls: tuple[ToolCall, ...]) -> Message:
         return Message("assistant", "".join(self.text), tool_calls=calls, reasoning=self.reasoning)
@@ -119,43 +145,66 @@ async def run(
 ) -> AsyncGenerator[LoopEvent, None]:
     """Yields everything that happens in a turn, in order. The last cycle forbids tools.
 
+    Servers that ignore this let the model call one all the same. If it has written nothing else in the last cycle, it
+    is asked once more, without any definitions of tools.
+
     A call of an external tool ends the turn, and other calls beside it do not run: nobody could be told their results.
 
     Raises `core.errors.ModelError` and whatever `prepare` raises. Closing the iterator stops the model and the tools.
     """
     added: list[Message] = []
-    for number in range(1, max_cycles + 1):
-        last = number == max_cycles
+    for number in range(1, max_cycles + 2):
+        cycle = Cycle(number, last=number >= max_cycles, undefined=number > max_cycles)
         yield StepStarted(number)
         step = _Step()
-        async with aclosing(_step(prepare, Cycle(number, last), added, step)) as events:
+        async with aclosing(_step(prepare, cycle, added, step)) as events:
             async for event in events:
                 yield event
-        asked, calls = step.asked, step.finished_calls()
-        handed_over = tuple(call for call in calls if call.name in asked.external)
+        calls = step.finished_calls()
+        handed_over = tuple(call for call in calls if call.name in step.asked.external)
         for call in handed_over:
             yield ToolRunStarted(call, call.name)
         if handed_over and handed_over == calls:  # else some would come back without a result
             yield HandedOver((*added, step.said(calls)))
-        if handed_over or not calls or last:
+        if handed_over or not calls or cycle.undefined or (cycle.last and step.wrote):
             return
-        for call in calls:
-            yield ToolRunStarted(call, _label(call, asked.tools))
-        running = [asyncio.create_task(_run_call(number, call, asked.tools)) for number, call in enumerate(calls)]
         finished: list[ToolRunFinished] = []
-        try:
-            # Side by side, but told in the order of the calls: that is the order the model expects results in.
-            for call, task in zip(calls, running, strict=True):
-                output = await settle(call, await task, len(calls) - len(finished))
-                used = call if output.arguments is None else replace(call, arguments=_json(output.arguments))
-                finished.append(ToolRunFinished(used, output.text, output.error, output.data, output.result))
-                yield finished[-1]
-        finally:
-            for task in running:
-                task.cancel()
-        made = tuple(run.call for run in finished)
-        added.append(step.said(made))
-        added += [Message("tool", run.text, tool_call_id=run.call.id, result=run.result) for run in finished]
+        async with aclosing(_forbid(calls) if cycle.last else _run_calls(calls, step, settle)) as runs:
+            async for run in runs:
+                if isinstance(run, ToolRunFinished):
+                    finished.append(run)
+                yield run
+        added.append(step.said(tuple(each.call for each in finished)))
+        added += [Message("tool", each.text, tool_call_id=each.call.id, result=each.result) for each in finished]
+
+
+async def _run_calls(
+    calls: Sequence[ToolCall], step: _Step, settle: Settle
+) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
+    """Runs the calls side by side. Their results come in the order of the calls, in which the model expects them."""
+    tools = step.asked.tools
+    for call in calls:
+        yield ToolRunStarted(call, _label(call, tools))
+    running = [
+        asyncio.create_task(_run_call(number, call, tools, cut=number == step.cut_call))
+        for number, call in enumerate(calls)
+    ]
+    try:
+        for number, (call, task) in enumerate(zip(calls, running, strict=True)):
+            output = await settle(call, await task, len(calls) - number)
+            used = call if output.arguments is None else replace(call, arguments=_json(output.arguments))
+            yield ToolRunFinished(used, output.text, output.error, output.data, output.result)
+    finally:
+        for task in running:
+            task.cancel()
+
+
+async def _forbid(calls: Sequence[ToolCall]) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
+    """Tells the model that no call runs any more."""
+    for call in calls:
+        yield ToolRunStarted(call, call.name[:100])
+    for call in calls:
+        yield ToolRunFinished(call, FORBIDDEN, error=True)
 
 
 def _json(arguments: Mapping[str, Any]) -> str:
@@ -174,8 +223,11 @@ async def _step(
     while True:
         asked = step.asked = await prepare(cycle, added)
         try:
+            names = {*asked.tools, *asked.external}
             async with aclosing(asked.provider.stream(asked.request)) as events:
                 async for event in events:
+                    if isinstance(event, ToolCallStarted):
+                        event = replace(event, name=resolved_name(event.name, names))
                     step.add(event)
                     yield event
             return
@@ -196,8 +248,10 @@ def _label(call: ToolCall, tools: Mapping[str, Tool]) -> str:
         return call.name[:100]
 
 
-async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput:
-    """With `outgoing` among its data: what left the workspace."""
+async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool], *, cut: bool) -> ToolOutput:
+    """With `outgoing` among its data: what left the workspace. `cut`: the call has no end, so it does not run."""
+    if cut:
+        return ToolOutput(CUT_CALL, error=True)
     with noting() as sent:
         output = await _output_of(number, call, tools)
     return replace(output, data={**output.data, "outgoing": sent}) if sent else output

@@ -120,6 +120,7 @@ class ModelForm(forms.ModelForm[Model]):
         fields: ClassVar = [
             *("provider", "name", "context_window", "max_output", "max_images", "tokenizer"),
             *("vision", "tools", "reasoning", "several_system_messages", "efforts", "effort"),
+            *("written_calls", "whole_answers", "untagged_reasoning", "own_effort"),
             *("enabled", "fallback", *PRICES),
         ]
 
@@ -142,7 +143,7 @@ class ModelForm(forms.ModelForm[Model]):
         self.initial["context_window"] = None
         for name in ("context_window", "max_images", *PRICES):
             self.fields[name].widget.attrs["placeholder"] = _("as known")
-        for name in ("vision", "tools", "reasoning"):
+        for name in ("vision", "tools", "reasoning", "written_calls"):
             old = self.fields[name]
             widget = UnfoldAdminNullBooleanSelectWidget()
             widget.choices = [("unknown", _("As known")), ("true", _("Yes")), ("false", _("No"))]

@@ -20,8 +20,10 @@ from core.i18n import grouped
 from core.permissions import require_right
 from llm.models import UNKNOWN_WINDOW, Model
 from llm.services import (
+    LEARNT_FACTS,
     LEARNT_IMAGES,
     LEARNT_WINDOW,
+    clear_learnt_facts,
     clear_learnt_images,
     clear_learnt_window,
     found_of,
@@ -171,14 +173,18 @@ async def check_truncation(
 
 @transaction.atomic
 def forget_learnt(*, user: AbstractUser | None, model: Model) -> None:
-    """Forget the window, the limit on images and the counts that were learnt of a model."""
+    """Forget the limits, counts and deviations that were learnt of a model. The next answers may teach them anew.
+
+    A deviation that an administrator has typed stays: `learnt_on` names only the learnt ones.
+    """
     require_right(user, "change", model)
     row = Model.objects.select_for_update(of=("self",)).get(pk=model.pk)
-    before = {"learnt_window": row.learnt_window, "learnt_max_images": row.learnt_max_images}
+    before = {"learnt_window": row.learnt_window, "learnt_max_images": row.learnt_max_images, **row.learnt_on}
     for each in (row, model):
         clear_learnt_window(each)
         clear_learnt_images(each)
-    row.save(update_fields=[*LEARNT_WINDOW, *LEARNT_IMAGES])
+        clear_learnt_facts(each)
+    row.save(update_fields=[*LEARNT_WINDOW, *LEARNT_IMAGES, *LEARNT_FACTS])
     record(user=user, action="model.learnt_forgotten", row=model, name=str(model), changes=before)
 
 

@@ -32,17 +32,24 @@ from llm.services import (
     FOLLOWED,
     LEARNT_IMAGES,
     LEARNT_WINDOW,
+    LearntFact,
     clear_learnt_images,
     clear_learnt_window,
     found_of,
     known_of,
+    learn_fact,
     new_client,
 )
+from llm.step_filters.written_calls import parse_calls
 from llm.types.model_call import (
+    STREAM,
     Message,
     ModelRequest,
+    ParametersLeftOut,
     ReasoningDelta,
+    StepEvent,
     StepFinished,
+    TextBecameReasoning,
     TextDelta,
     ToolCallStarted,
     ToolDefinition,
@@ -86,16 +93,19 @@ def read(provider: Provider, *, names: Collection[str] | None = None, trying: bo
     for model in models:
         said = dict(discovery.facts.get(model.name, {}))
         if trying and discovery.answered and _untold(model, said) and (tried := try_out(model)) is not None:
-            said |= {**tried, TRIED_ON: timezone.localdate().isoformat()}
+            said |= {**tried.facts, TRIED_ON: timezone.localdate().isoformat()}
+            for fact in tried.proven:
+                learn_fact(model, fact, value=True)
         if said:
             spoken_of.append(_follow(model, said, discovery.source or "one call of a tool"))
     return spoken_of
 
 
 def _untold(model: Model, said: Facts) -> bool:
-    """Whether nobody but an earlier trial says that the model calls tools, or does not."""
-    told = "tools" in said or ("tools" in known_of(model) and TRIED_ON not in model.found)
-    return not told and "tools" not in model.set_by_hand
+    """Whether nobody but an earlier trial says that the model calls tools, or does not; or in which form."""
+    if "tools" in model.set_by_hand:
+        return model.tools and "written_calls" not in model.set_by_hand
+    return not ("tools" in said or ("tools" in known_of(model) and TRIED_ON not in model.found))
 
 
 @transaction.atomic
@@ -134,30 +144,60 @@ def take_found(*, user: AbstractUser, model: Model) -> None:
     _take(row, found)
 
 
-def try_out(model: Model) -> Facts | None:
-    """Whether it calls a tool when it is asked to, and if it reasons then; None where its server gave no answer."""
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one small call shows of a model: `facts` of the row, and deviations of its server that it has `proven`."""
+
+    facts: Facts
+    proven: tuple[LearntFact, ...] = ()
+
+
+def try_out(model: Model) -> Trial | None:
+    """Whether it calls a tool when it is asked to, in which form, and if it reasons then; None where its server gave no
+    answer."""
     words = Message("user", "Call the tool `ready` now, without any arguments. Write nothing else.")
     request = ModelRequest(
-        model.name, (words,), TRY_TOKENS, tools=(TRIED,), window=model.window, left=max(1, model.window - TRY_TOKENS)
+        model.name,
+        (words,),
+        TRY_TOKENS,
+        tools=(TRIED,),
+        window=model.window,
+        left=max(1, model.window - TRY_TOKENS),
+        streaming=not model.whole_answers,
+        untagged_reasoning=model.untagged_reasoning,
     )
 
-    async def call() -> Facts:
+    async def call() -> list[StepEvent]:
         client = new_client(model.provider)
         try:
             async with asyncio.timeout(TRY_SECONDS):
-                kinds = {type(event) async for event in client.stream(request)}
+                return [event async for event in client.stream(request)]
         finally:
             await client.close()
-        reasons: Facts = {"reasoning": True} if ReasoningDelta in kinds else {}
-        return {"tools": ToolCallStarted in kinds, **reasons}
 
     try:
-        return asyncio.run(call())
+        return _shown(asyncio.run(call()))
     except TimeoutError:
         return None
     except ModelError as error:
         # It refuses tools, or does not answer at all.
-        return {"tools": False} if error.code == "bad_model_request" else None
+        return Trial({"tools": False}) if error.code == "bad_model_request" else None
+
+
+def _shown(events: Sequence[StepEvent]) -> Trial:
+    text, proven, kinds = "", list[LearntFact](), {type(event) for event in events}
+    for event in events:
+        if isinstance(event, TextDelta):
+            text += event.text
+        elif isinstance(event, TextBecameReasoning):
+            text = ""
+            proven.append("untagged_reasoning")
+        elif isinstance(event, ParametersLeftOut) and STREAM in event.names:
+            proven.append("whole_answers")
+    written = ToolCallStarted not in kinds and bool(parse_calls(text, {TRIED.name})[1])
+    reasons: Facts = {"reasoning": True} if kinds & {ReasoningDelta, TextBecameReasoning} else {}
+    facts = {"tools": written or ToolCallStarted in kinds, "written_calls": written, **reasons}
+    return Trial(facts, tuple(proven))
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +324,7 @@ ABILITIES = {  # whether a model lacks it or has it
     "vision": (gettext_lazy("no vision"), gettext_lazy("vision")),
     "tools": (gettext_lazy("no tools"), gettext_lazy("tools")),
     "reasoning": (gettext_lazy("no reasoning"), gettext_lazy("reasoning")),
+    "written_calls": ("", gettext_lazy("tool calls written as text")),
 }
 
 
@@ -292,7 +333,8 @@ def in_words(known: dict[str, Any]) -> str:
     words = [text.format(known[name]) for name, text in IN_WORDS.items() if known.get(name) is not None]
     if known.get("efforts"):
         words.append(_("efforts of reasoning: %(names)s") % {"names": ", ".join(known["efforts"])})
-    words += [str(ABILITIES[name][known[name]]) for name in ABILITIES if known.get(name) is not None]
+    abilities = [str(ABILITIES[name][known[name]]) for name in ABILITIES if known.get(name) is not None]
+    words += [ability for ability in abilities if ability]
     if known.get("retires_on") is not None:
         words.append(_("to be retired on %(day)s") % {"day": date_format(known["retires_on"])})
     return ", ".join(words)

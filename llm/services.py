@@ -7,12 +7,13 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils import timezone
 
 from audit.services import record, record_saved, stored
 from core.background import on_database
@@ -40,6 +41,7 @@ UNKNOWN: dict[str, Any] = {
     "tools": False,
     "reasoning": False,
     "efforts": [],
+    "written_calls": False,
 }
 FOLLOWED = (*UNKNOWN, "retires_on")  # what a provider can say of a model
 RATIO_BOUNDS = (0.5, 2.0)
@@ -269,6 +271,7 @@ def store_model(
     """
     require_store(user, model)
     model.set_by_hand = sorted({*model.set_by_hand, *typed} & UNKNOWN.keys() - {*left_empty})
+    model.learnt_on = {name: day for name, day in model.learnt_on.items() if name not in typed}
     if {"provider", "name"} & {*typed}:  # it is another model now
         model.found, model.found_at, model.retires_on = {}, None, None
         clear_learnt_window(model)
@@ -381,6 +384,23 @@ def _check(row: Provider | Model) -> None:
         raise invalid_setting(error.message_dict, str(row) or "The name") from error
 
 
+# What answers prove of how a server deviates from its protocol, and the value of a row for which nothing is proven.
+LearntFact = Literal["whole_answers", "untagged_reasoning", "own_effort"]
+LEARNT_FACTS = ("whole_answers", "untagged_reasoning", "own_effort", "learnt_on")
+
+
+@transaction.atomic
+def learn_fact(model: Model, fact: LearntFact, value: bool | str) -> None:
+    """Stores what an answer has proven of its model, with the day. An administrator sees it, and can take it back."""
+    row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
+    if row is None:
+        return
+    learnt_on = {**row.learnt_on, fact: timezone.localdate().isoformat()}
+    if learnt_on != row.learnt_on or fact == "own_effort":  # the same again changes nothing
+        Model.objects.filter(pk=model.pk).update(**{fact: value, "learnt_on": learnt_on})
+    model.refresh_from_db(fields=[fact, "learnt_on"])
+
+
 @transaction.atomic
 def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
     """Move the model's ratio of reported to counted prompt tokens towards this answer's, within bounds.
@@ -413,3 +433,14 @@ def clear_learnt_window(model: Model) -> None:
 
 def clear_learnt_images(model: Model) -> None:
     model.learnt_max_images, model.images_evidence = None, {}
+
+
+def clear_learnt_facts(model: Model) -> None:
+    """Clear what answers have taught of a server's deviations, in memory."""
+    if "whole_answers" in model.learnt_on:
+        model.whole_answers = False
+    if "untagged_reasoning" in model.learnt_on:
+        model.untagged_reasoning = False
+    if "own_effort" in model.learnt_on:
+        model.own_effort = ""
+    model.learnt_on = {}

@@ -50,6 +50,7 @@ class AgUiView(ScopedView):
             model=turn.model.name if turn.model else "",
             external={tool.name for tool in options_of(turn.options).tools},
             absolute=request.build_absolute_uri,
+            messages=wanted.given.messages,
         )
         told = _lines(Translation(head, parts), turn, after_seq, get_language() or "")
         return event_stream.response(Credential.of(request._request, self.person), told)

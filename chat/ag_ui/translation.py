@@ -2,11 +2,12 @@
 
 Every step of an answer (its text and its calls) is one assistant message, every result a tool message, and every
 thought a reasoning message. What AG-UI has no event for comes as CUSTOM: `turn`, `context_report`, `citation` and
-`tool_call_approval`. A call that a person has to allow ends the run with an interrupt.
+`tool_call_approval`. A call that a person has to allow ends the run with an interrupt. Text that turns out to be
+reasoning is taken back by a snapshot of the messages.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.urls import reverse
 
 from chat.ag_ui.run_input import Interrupted
 from chat.ag_ui.start_run import NOT_RUN, call_id
+from chat.ag_ui.transcript import Transcript
 from chat.models import Turn
 from chat.realtime.events import Approval, EventType
 from chat.turns.store import Ending, last_event
@@ -33,7 +35,8 @@ Events = Iterator[agui.BaseEvent]
 @dataclass(frozen=True, slots=True)
 class Head:
     """What a run is about: `thread` and `run` as the client named them, the ids of the turn and of its answer, the
-    model's name, the names of the program's own tools. `absolute` makes an address of a path of ours."""
+    model's name, the names of the program's own tools. `absolute` makes an address of a path of ours. `messages` are
+    those that the client has sent."""
 
     thread: str
     run: str
@@ -42,6 +45,7 @@ class Head:
     model: str
     external: Collection[str]
     absolute: Callable[[str], str]
+    messages: Sequence[agui.Message] = ()
 
 
 @dataclass(slots=True)
@@ -71,6 +75,8 @@ class Translation:
     _step: _Step = field(default_factory=_Step)
     _calls: dict[str, _Call] = field(default_factory=dict)
     _lengths: dict[int, int] = field(default_factory=dict)  # characters told of each part
+    _texts: set[int] = field(default_factory=set)  # parts told as text
+    _transcript: Transcript = field(default_factory=Transcript)
     _cited: Counter[int] = field(default_factory=Counter)  # citations told of each part
     _closing: list[agui.BaseEvent] = field(default_factory=list)  # what ends the message that is being written
 
@@ -87,14 +93,17 @@ class Translation:
             self._cited[event["part"]] += type_ == EventType.CITATION
         # After a SNAPSHOT a text may have ended, or not.
         closing = [] if type_ in _OF_OPEN_TEXT else list(self._close(event))
-        return [*closing, *_TRANSLATE[type_](self, event)]
+        events = [*closing, *_TRANSLATE[type_](self, event)]
+        for each in events if type_ != EventType.SNAPSHOT else closing:  # the others have been fed
+            self._transcript.note(each)
+        return events
 
     def end(self, turn: Turn) -> list[agui.BaseEvent]:
         """As the row says, when the turn has ended and its last event is gone."""
         if self.ended:
             return []
         ending = Ending(turn.status, turn.answer.error_code, turn.answer.error_detail)
-        type_, payload = last_event(ending, turn.usage, turn.finish_reason or "stop")
+        type_, payload = last_event(ending, turn.usage, turn.finish_reason or "stop", turn.finish_detail)
         return self.feed({"type": type_, **payload})
 
     def _catch_up(self, event: Wire) -> Events:
@@ -113,7 +122,9 @@ class Translation:
     def _rest(self, number: int, part: dict[str, Any], newest: int) -> Iterator[Wire]:
         """A part's events that were not told. Texts come one after the other, so only the newest can be open."""
         known = self._lengths.get(number)
-        if part["type"] in ("text", "reasoning"):
+        if part["type"] == "reasoning" and number in self._texts:
+            yield {"type": EventType.TEXT_BECAME_REASONING, "text": part["text"]}
+        elif part["type"] in ("text", "reasoning"):
             if known is None or (self._closing and number == max(self._lengths)):
                 yield from self._rest_of_text(part, known, ended=number < newest or "citations" in part)
             for source in part.get("citations", [])[self._cited[number] :]:
@@ -158,6 +169,7 @@ class Translation:
 
     def _start_text(self, event: Wire) -> Events:
         message = self._message(event["part"])
+        self._texts.add(event["part"])
         yield agui.TextMessageStartEvent(message_id=message, role="assistant")
         if self._step.spoken:  # what follows a thought in the same message is a paragraph of its own
             yield agui.TextMessageContentEvent(message_id=message, delta="\n\n")
@@ -175,6 +187,13 @@ class Translation:
 
     def _add_reasoning(self, event: Wire) -> Events:
         yield agui.ReasoningMessageContentEvent(message_id=self._id(event["part"]), delta=event["delta"])
+
+    def _take_back_text(self, event: Wire) -> Events:
+        """The answer that follows is a message of its own."""
+        self._texts.discard(event["part"])
+        self._transcript.became_reasoning(self._step.message)
+        self._step = _Step()
+        yield agui.MessagesSnapshotEvent(messages=[*self.head.messages, *self._transcript.messages()])
 
     def _close(self, event: Wire) -> Events:
         yield from self._closing
@@ -251,7 +270,12 @@ class Translation:
         outcome = agui.RunFinishedSuccessOutcome(
             pending_tool_call_ids=[self._call_id(name) for name in pending] or None
         )
-        yield self._finished(outcome, usage=self._usage(event["usage"]), metadata={"finish": event["finish"]})
+        yield self._finished(outcome, usage=self._usage(event["usage"]), metadata=self._ending(event))
+
+    @staticmethod
+    def _ending(event: Wire) -> dict[str, str]:
+        detail = event.get("finish_detail", "")
+        return {"finish": event["finish"]} | ({"finish_detail": detail} if detail else {})
 
     def _stop(self, event: Wire) -> Events:
         yield from self._end_open(event)
@@ -313,6 +337,7 @@ _TRANSLATE: dict[EventType, Callable[[Translation, Wire], Events]] = {
     EventType.REASONING_START: Translation._start_reasoning,
     EventType.REASONING_CONTENT: Translation._add_reasoning,
     EventType.REASONING_END: Translation._close,
+    EventType.TEXT_BECAME_REASONING: Translation._take_back_text,
     EventType.TOOL_CALL_START: Translation._start_call,
     EventType.TOOL_CALL_ARGS: Translation._add_arguments,
     EventType.TOOL_CALL_END: Translation._end_call,

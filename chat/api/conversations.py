@@ -117,6 +117,9 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
     finish_reason = serializers.ChoiceField(
         choices=get_args(FinishReason), read_only=True, allow_blank=True, help_text="Of a complete answer."
     )
+    finish_detail = serializers.CharField(
+        read_only=True, help_text="The provider's own word where the reason is other; else empty."
+    )
     context_notice = SentenceField(
         source="turn.context_notice", default=None, allow_null=True, help_text=CONTEXT_NOTICE
     )
@@ -125,7 +128,7 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
         model = Message
         fields: ClassVar = [
             "id", "conversation", "parent", "role", "text", "parts", "files", "mark", "model", "status",
-            "finish_reason", "error", "feedback", "cost", "context_notice", "created",
+            "finish_reason", "finish_detail", "error", "feedback", "cost", "context_notice", "created",
         ]  # fmt: skip
 
     @extend_schema_field(serializers.ChoiceField(choices=MARKS, allow_null=True, help_text="Of its whole turn."))
@@ -183,7 +186,7 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
         model = Turn
         fields: ClassVar = [
             "id", "conversation", "user_message", "message", "model", "answered_by", "fallback_reason",
-            "finish_reason", "effort", "slot", "status",
+            "finish_reason", "finish_detail", "effort", "slot", "status",
             "text", "parts", "usage", "cost", "error", "context_unread", "context_notice", "send_less",
             "created", "started", "finished",
         ]  # fmt: skip

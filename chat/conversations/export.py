@@ -22,6 +22,7 @@ from chat.usage.services import csv_pages
 from core.errors import NotFound, ProductError
 from files.models import File
 from files.services import open_blob
+from llm.step_filters.thoughts import without_reasoning
 from personas.models import Persona, SavedPrompt
 from projects.models import Project, Task
 
@@ -31,6 +32,7 @@ KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
 ENDED = dict.fromkeys(Turn.CUT_SHORT, "Not finished") | {
     "refusal": "The model declined to answer",
     "content_filter": "Ended by the provider's content filter",
+    Turn.UNKNOWN_END: "Ended by the provider for a reason of its own; it may not be whole",
 }
 AT_ONCE = 20  # conversations between two pieces of the zip, and files that are asked for at once
 PIECE = 1_000_000  # bytes of a file that are held
@@ -66,7 +68,7 @@ def markdown(conversation: Conversation) -> str:
         who = "You" if message.role == Message.Role.USER else (message.model.name if message.model else "Answer")
         lines += [f"## {who} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
         lines += [f"*File: {attachment.name}*\n" for attachment in message.attachments.all()]
-        lines += [message.text, ""]
+        lines += [message.text if message.role == Message.Role.USER else without_reasoning(message.text), ""]
         lines += [f"*({sentence})*\n" for sentence in _shortened(message.parts)]
         if mark := marks.get(message.pk):
             lines += [f"*({Mark.Kind(mark).label})*", ""]
@@ -120,6 +122,7 @@ def _message(message: Message, mark: str | None) -> dict[str, Any]:
         "created": message.created.isoformat(),
         "status": message.status,
         "finish_reason": message.finish_reason or None,
+        "finish_detail": message.finish_detail or None,
         "model": message.model.name if message.model else None,
         "feedback": message.feedback,
         "usage": turn.usage if turn else None,

@@ -17,6 +17,7 @@ from core.background import on_database
 from core.errors import ProductError
 from llm.models import Model
 from llm.services import with_fallbacks
+from llm.step_filters.thoughts import without_reasoning
 from llm.types.model_call import Message, ModelRequest
 from personas.services import rules_at
 from personas.texts import Texts
@@ -73,7 +74,8 @@ def cleaned(said: str) -> str:
 
 
 async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -> str:
-    shown = f"{turn.user_message.text[:SHOWN]}\n\n{turn.answer.text[:SHOWN]}"
+    answer = without_reasoning(turn.answer.text)
+    shown = f"{turn.user_message.text[:SHOWN]}\n\n{answer[:SHOWN]}"
     request = ModelRequest(
         model=model.name,
         messages=(Message("system", texts["title"]), Message("user", shown)),
@@ -82,7 +84,8 @@ async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -
     )
     charge = Charge(turn.conversation, ModelCall.Purpose.TITLE, turn.conversation.owner_id, token=turn.token_id)
     said = await ask(model, request, charge, longest=READ, patience=patience)
-    return "" if said.unread else said.text
+    # Without its end, a text of that length is an essay, or reasoning that no tag has marked as such.
+    return said.text if said.ended and not said.unread else ""
 
 
 def _turn(turn_id: UUID) -> tuple[Turn | None, Texts, Rights]:

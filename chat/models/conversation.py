@@ -256,6 +256,12 @@ class Message(models.Model):
         return turn.finish_reason if turn is not None else ""
 
     @property
+    def finish_detail(self) -> str:
+        """The provider's word for a reason that is not known for a good end; empty for the others."""
+        turn: Turn | None = getattr(self, "turn", None)
+        return turn.finish_detail if turn is not None else ""
+
+    @property
     def continuable(self) -> bool:
         """Whether it was cut off before its end."""
         return self.finish_reason in Turn.CUT_SHORT or self.status not in (self.Status.DONE, self.Status.PENDING)
@@ -330,6 +336,8 @@ class Turn(models.Model):
     BROKEN = (Status.FAILED, Status.INTERRUPTED)
     # Finish reasons of a complete turn whose answer has not come to its end, and of one that declines.
     CUT_SHORT, DECLINED = ("length", "context_window", "pause"), ("refusal", "content_filter")
+    # One that may be tried again as it is: the provider's reason is not known for a good end.
+    UNKNOWN_END = "other"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="turns")
@@ -353,6 +361,9 @@ class Turn(models.Model):
         max_length=60, blank=True, help_text="The error for which a fallback of the model was asked instead."
     )
     finish_reason = models.CharField(max_length=20, blank=True, help_text="Why the model's last step ended.")
+    finish_detail = models.CharField(
+        max_length=100, blank=True, default="", db_default="", help_text="The provider's word for a reason not known."
+    )
     usage: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     report: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     # What it has asked of models so far, the fields of `chat.turns.store.Asked` each; empty once it has ended.

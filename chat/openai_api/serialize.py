@@ -26,7 +26,14 @@ Delta = dict[str, Any]
 
 # The protocol's words for reasons that it has not. A model that was told to call nothing more and tried to has been cut
 # off by us, not by the program's tools.
-REASONS = {"tool_calls": "stop", "refusal": "content_filter", "context_window": "length", "pause": "length"}
+# `other` is no good end, and the protocol has no word for it: `length` tells programs that the answer may not be whole.
+REASONS = {
+    "tool_calls": "stop",
+    "refusal": "content_filter",
+    "context_window": "length",
+    "pause": "length",
+    "other": "length",
+}
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +69,7 @@ class Completion:
         self._calls: dict[str, dict[str, Any]] = {}  # by the call's id, as the protocol shows them
         self._sources: dict[int, dict[str, Any]] = {}
         self._part = -1  # the last part of text that was written
+        self._begins: dict[int, int] = {}  # of each part of text, its place in `_text`
         self._lengths = Counter[int]()  # characters of each part that were told
         self._planned = 0  # tokens of the prompts, as we count them
         self._opened = self.ended = False
@@ -73,23 +81,30 @@ class Completion:
             case "TEXT_MESSAGE_CONTENT" | "REASONING_CONTENT" as type_:
                 tell = self._say if type_ == "TEXT_MESSAGE_CONTENT" else self._think
                 return tell(event["part"], event["delta"])
+            case "TEXT_BECAME_REASONING":
+                return self._take_back(event["part"], event["text"])
             case "TOOL_CALL_START" if event["name"] in self._head.external:
                 return self._call(event["call"], event["name"])
             case "TOOL_CALL_ARGS" if event["call"] in self._calls:
                 return self._arguments(event["call"], event["delta"])
-            case "CITATION":
-                self._sources[event["number"]] = event
-            case "MODEL_FALLBACK":
-                self._model = event["model"]
-            case "CONTEXT_REPORT":
-                self._planned += event["used"]
             case "RUN_FINISHED":
                 return self._close(event["finish"], event["usage"])
             case "RUN_STOPPED" | "RUN_ERROR":
                 self._fail(event)
             case "SNAPSHOT":
                 return self._catch_up(event)
+        self._note(event)
         return []
+
+    def _note(self, event: dict[str, Any]) -> None:
+        """Keeps what the end of the answer is said with."""
+        match event["type"]:
+            case "CITATION":
+                self._sources[event["number"]] = event
+            case "MODEL_FALLBACK":
+                self._model = event["model"]
+            case "CONTEXT_REPORT":
+                self._planned += event["used"]
 
     def _fail(self, event: dict[str, Any]) -> NoReturn:
         self.ended = True
@@ -115,6 +130,8 @@ class Completion:
         return [chunk for number, part in enumerate(event["parts"]) for chunk in self._rest(number, part)]
 
     def _rest(self, number: int, part: dict[str, Any]) -> list[Chunk]:
+        if part["type"] == "reasoning" and number in self._begins:
+            return self._take_back(number, part["text"])
         if part["type"] in ("text", "reasoning"):
             self._sources |= {source["number"]: source for source in part.get("citations", ())}
             tell = self._say if part["type"] == "text" else self._think
@@ -145,9 +162,17 @@ class Completion:
         # What was said before a tool ran and what was said after it are paragraphs of one answer.
         between = "\n\n" if self._text and part != self._part else ""
         self._part = part
+        self._begins.setdefault(part, len(self._text))
         self._lengths[part] += len(delta)
         self._text.append(between + delta)
         return [self._chunk({"content": between + delta})]
+
+    def _take_back(self, part: int, text: str) -> list[Chunk]:
+        """What was sent as content cannot be unsaid; a program that knows of reasoning is sent it once more as such."""
+        del self._text[self._begins.pop(part, len(self._text)) :]
+        self._lengths[part] = len(text)
+        self._reasoning.append(text)
+        return [self._chunk({"reasoning_content": text})]
 
     def _think(self, part: int, delta: str) -> list[Chunk]:
         self._lengths[part] += len(delta)
@@ -167,7 +192,9 @@ class Completion:
 
     def _close(self, finish: str, usage: dict[str, int]) -> list[Chunk]:
         self.ended = True
-        self._finish = "tool_calls" if self._calls else REASONS.get(finish, finish)
+        # A call that the greatest length of the answer has cut is no call to run.
+        cut = finish in ("length", "context_window")
+        self._finish = "tool_calls" if self._calls and not cut else REASONS.get(finish, finish)
         self._usage = self._counted(usage)
         annotations = self._annotations()
         last = self._chunk({"annotations": annotations} if annotations else {}, self._finish)

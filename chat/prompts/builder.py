@@ -50,7 +50,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Which model call of the turn: `searched`: a search tool has run; `last`: no tool may be called any more.
+    """Which model call of the turn: `searched`: a search tool has run; `last`: no tool may be called any more;
+    `undefined`: the definitions of tools are not sent either.
 
     `reminders`: what earlier cycles of an append-only turn were reminded of, by the number of messages that the turn
     had added by then.
@@ -58,6 +59,7 @@ class Step:
 
     searched: bool = False
     last: bool = False
+    undefined: bool = False
     first: bool = True
     reminders: Mapping[int, str] = field(default_factory=dict)
 
@@ -373,15 +375,20 @@ def fingerprint(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -
 
 
 def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -> ModelRequest:
-    """In the last step the definitions are sent all the same: providers want them beside earlier calls."""
+    """In the last step the definitions are sent all the same: providers want them beside earlier calls.
+
+    They are left out where the model has called a tool in its last step, although none could be called.
+    """
     model, options, choice = context.model, context.options, _tool_choice(context, step)
     left = context.room.window - prompt.report.used
     limits = [limit for limit in (model.max_output, options.max_output) if limit]
+    # Anthropic's signatures of thoughts cover the definitions of tools.
+    signed = not (step.undefined and model.provider.protocol == Provider.Kind.ANTHROPIC)
     return ModelRequest(
         model=model.name,
-        messages=tuple(_wire(message) for message in prompt.messages),
+        messages=tuple(_wire(message, signed=signed) for message in prompt.messages),
         max_output=min(*limits, left) if limits else None,
-        tools=context.toolbox.definitions,
+        tools=() if step.undefined else context.toolbox.definitions,
         tool_choice=choice,
         required_tool=options.required_tool if choice == "required" else None,
         several_system_messages=model.several_system_messages,
@@ -393,16 +400,19 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         window=model.window,
         left=left,
         counted=prompt.report.used + context.room.tools_tokens,
+        streaming=not model.whole_answers,
+        written_calls=model.written_calls,
+        untagged_reasoning=model.untagged_reasoning,
         cache_key=str(context.conversation.pk) if context.conversation is not None else "",
         cache_points=_points(context, prompt, step),
         needed_tools=frozenset(tool.name for tool in context.toolbox.external),
     )
 
 
-def _wire(message: PromptMessage) -> Message:
+def _wire(message: PromptMessage, *, signed: bool) -> Message:
     images = tuple(_image(image.id) for image in message.images)
     said = (message.role, message.text or "", images, message.tool_calls, message.tool_call_id)
-    return Message(*said, reasoning=message.reasoning)
+    return Message(*said, reasoning=message.reasoning if signed else None)
 
 
 def _image(file_id: str) -> Image:

@@ -26,7 +26,8 @@ from files.models import File, FileText
 from files.services import store_tokens, tokens_of
 from llm.models import Model
 from llm.providers import wanted_in_later_turns
-from llm.providers.call_ids import json_object
+from llm.step_filters.thoughts import without_reasoning
+from llm.step_filters.valid_calls import json_object
 from llm.tokens import Tokenizer
 from llm.types.model_call import ReasoningState, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
@@ -163,7 +164,8 @@ def _only_text(row: Row) -> str | None:
         return row.text
     if row.status in MARKS or any(part["type"] not in _ONE_MESSAGE for part in row.parts):
         return None
-    return "\n\n".join([part["text"] for part in row.parts if part["type"] == "text"])
+    texts = [part["text"] for part in row.parts if part["type"] == "text"]
+    return "\n\n".join([*map(without_reasoning, texts[:1]), *texts[1:]])
 
 
 def called(rows: Sequence[Row]) -> list[UUID]:
@@ -291,7 +293,7 @@ def _steps(parts: Sequence[dict[str, Any]]) -> list[ContextMessage]:
             case "text":
                 if calls:
                     close()
-                texts.append(part["text"])
+                texts.append(part["text"] if texts else without_reasoning(part["text"]))
             case "tool_call":
                 calls.append(ToolCall(part["id"], part["name"], part["arguments"]))
             case "tool_result":

@@ -131,6 +131,11 @@ class EventType(StrEnum):
     REASONING_START = "REASONING_START", "The model thinks aloud.", {"part": PART}
     REASONING_CONTENT = "REASONING_CONTENT", "A thought goes on.", {"part": PART, "delta": DELTA}
     REASONING_END = "REASONING_END", "The thought is complete.", {"part": PART}
+    TEXT_BECAME_REASONING = (
+        "TEXT_BECAME_REASONING",
+        "A part of text that has no end yet was reasoning all along: it is a part of reasoning now, and complete.",
+        {"part": PART, "text": {**TEXT, "description": "All of it."}},
+    )
     TOOL_CALL_START = "TOOL_CALL_START", "The model calls a tool.", {"part": PART, "call": CALL, "name": TEXT}
     TOOL_CALL_ARGS = "TOOL_CALL_ARGS", "Arguments of a call are added.", {"part": PART, "call": CALL, "delta": DELTA}
     TOOL_CALL_END = (
@@ -185,7 +190,11 @@ class EventType(StrEnum):
     RUN_FINISHED = (
         "RUN_FINISHED",
         "The answer is complete.",
-        {"usage": USAGE, "finish": one_of(*get_args(FinishReason))},
+        {
+            "usage": USAGE,
+            "finish": one_of(*get_args(FinishReason)),
+            "finish_detail": {**TEXT, "description": "The provider's own word where `finish` is other; else empty."},
+        },
     )
     RUN_STOPPED = "RUN_STOPPED", "Somebody stopped it; what was written stays."
     RUN_ERROR = (
@@ -269,8 +278,16 @@ def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
             parts[payload["part"]]["text"] += payload["delta"]
         case EventType.TEXT_MESSAGE_START | EventType.REASONING_START:
             parts.append({"type": "text" if type_ == EventType.TEXT_MESSAGE_START else "reasoning", "text": ""})
+        case EventType.TEXT_BECAME_REASONING:
+            parts[payload["part"]] = {"type": "reasoning", "text": payload["text"]}
         case EventType.CITATION | EventType.CITATION_CHECK:
             _cite(parts[payload["part"]], type_, payload)
+        case _:
+            _fold_call(parts, type_, payload)
+
+
+def _fold_call(parts: list[Part], type_: EventType, payload: Payload) -> None:
+    match type_:
         case EventType.TOOL_CALL_START:
             parts.append({"type": "tool_call", "id": payload["call"], "name": payload["name"], "arguments": ""})
         case EventType.TOOL_CALL_ARGS:

@@ -140,6 +140,7 @@ class _Turn:
         step = builder.Step(
             searched=any(one.name in context.toolbox.searching for each in added for one in each.tool_calls),
             last=call["cycle"] >= context.profile.max_cycles,
+            undefined=call["cycle"] > context.profile.max_cycles,
             first=call["cycle"] == 1,
             reminders={number: text for number, text in reminders.items() if number < len(added)},
         )

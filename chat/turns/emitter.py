@@ -24,6 +24,7 @@ from llm.types.model_call import (
     ReasoningDelta,
     StepFinished,
     StepStarted,
+    TextBecameReasoning,
     TextDelta,
     ToolCall,
     ToolCallDelta,
@@ -79,7 +80,9 @@ class Answer:
         self.calls = 0
         self.last_usage: Usage | None = None  # of the newest model call
         self.finish_reason = "stop"
+        self.finish_detail = ""
         self.wrote = False
+        self._wrote_before = False  # in earlier steps
         self.first: datetime | None = None  # when its first token came
         self._pending: list[tuple[EventType, dict[str, Any]]] = []
         self._open: EventType | None = None
@@ -122,35 +125,44 @@ class Answer:
                 self._extend(EventType.TEXT_MESSAGE_CONTENT, text)
             case ReasoningDelta(text):
                 self._extend(EventType.REASONING_CONTENT, text)
+            case TextBecameReasoning():
+                self._take_back_text()
             case StepStarted():
                 self.close()
+                self._wrote_before = self.wrote
                 self._calls_of_step, self._names_of_step, self._begun = {}, [], []
             case ToolCallStarted(_, id_, name):
                 self.close()
                 self._begin_call(id_, name)
-            case ToolCallDelta(index, arguments):
-                part, call = self._names_of_step[index]
-                self._shown[call] = self._shown.get(call, 0) + len(arguments)
-                # What is longer will be refused, so nobody needs to see it; what another program is to run is not ours.
-                if self._shown[call] <= MAX_ARGUMENTS or call in self.handed_over:
-                    self.emit(EventType.TOOL_CALL_ARGS, part=part, call=call, delta=arguments)
+            case ToolCallDelta():
+                self._add_arguments(event)
             case ToolRunStarted(call, label):
                 part, id_ = self._calls_of_step[call.id]
                 self._begun.append((call, (part, id_)))
                 self.emit(EventType.TOOL_CALL_END, part=part, call=id_, label=label)
-            case ToolRunFinished(call, text, error, data, result):
-                _, id_ = self._calls_of_step[call.id]
-                documents = list(data.get("documents", ()))
-                self.sources.learn(documents)
-                payload = {"text": text, "error": error, "arguments": call.arguments, "documents": documents}
-                payload["outgoing"] = list(data.get("outgoing", ()))
-                payload["stored"] = asdict(result) if result is not None else {}
-                self.emit(EventType.TOOL_CALL_RESULT, part=self._count, call=id_, **payload)
-            case StepFinished(reason, usage):
-                self.finish_reason = reason
+            case ToolRunFinished():
+                self._end_call(event)
+            case StepFinished(reason, usage, _, detail):
+                self.finish_reason, self.finish_detail = reason, detail
                 self.calls += 1
                 self.last_usage = usage
                 self.usage += usage or Usage(0, 0)
+
+    def _add_arguments(self, delta: ToolCallDelta) -> None:
+        part, call = self._names_of_step[delta.index]
+        self._shown[call] = self._shown.get(call, 0) + len(delta.arguments)
+        # What is longer will be refused, so nobody needs to see it; what another program is to run is not ours.
+        if self._shown[call] <= MAX_ARGUMENTS or call in self.handed_over:
+            self.emit(EventType.TOOL_CALL_ARGS, part=part, call=call, delta=delta.arguments)
+
+    def _end_call(self, run: ToolRunFinished) -> None:
+        _, id_ = self._calls_of_step[run.call.id]
+        documents = list(run.data.get("documents", ()))
+        self.sources.learn(documents)
+        payload = {"text": run.text, "error": run.error, "arguments": run.call.arguments, "documents": documents}
+        payload["outgoing"] = list(run.data.get("outgoing", ()))
+        payload["stored"] = asdict(run.result) if run.result is not None else {}
+        self.emit(EventType.TOOL_CALL_RESULT, part=self._count, call=id_, **payload)
 
     def begun(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, str]:
         """The part and id of a call that now runs; each once. Tools know what they are asked, not in which call.
@@ -193,6 +205,13 @@ class Answer:
         else:
             self._pending.append((type_, {"part": part, "deltas": [delta]}))
 
+    def _take_back_text(self) -> None:
+        """The text that is being written becomes reasoning: nobody has to look for what it cites."""
+        if self._open != EventType.TEXT_MESSAGE_CONTENT:
+            return
+        self.emit(EventType.TEXT_BECAME_REASONING, part=self._count - 1, text="".join(self._text))
+        self._open, self.wrote = None, self._wrote_before
+
     def close(self) -> None:
         """Ends the text or reasoning that is being written, if any."""
         if self._open is None:
@@ -218,6 +237,8 @@ class Answer:
             self._blocks = BlockStream(self.sources)
         elif type_ == EventType.TEXT_MESSAGE_CONTENT:
             payload["blocks"] = self._blocks.push(payload["delta"])
+        elif type_ == EventType.TEXT_BECAME_REASONING:
+            self._blocks = BlockStream(self.sources)
         elif type_ == EventType.TEXT_MESSAGE_END:
             payload |= {"blocks": self._blocks.finish(), "count": self._blocks.count}
         fold(self.parts, type_, payload)

@@ -53,9 +53,28 @@ from llm.learning import (
     record_calls,
 )
 from llm.models import Model, Provider
-from llm.services import available, cache_rule, learn_ratio, note_outage, outage_of, shared_client
+from llm.services import (
+    LearntFact,
+    available,
+    cache_rule,
+    learn_fact,
+    learn_ratio,
+    note_outage,
+    outage_of,
+    shared_client,
+)
 from llm.truncation import CallReported, Sent, Truncation, TruncationSuspicion
-from llm.types.model_call import Allocated, HandedOver, Message, ParametersLeftOut, StepFinished, Usage
+from llm.types.model_call import (
+    STREAM,
+    Allocated,
+    HandedOver,
+    LoopEvent,
+    Message,
+    ParametersLeftOut,
+    StepFinished,
+    TextBecameReasoning,
+    Usage,
+)
 from llm.types.tools import Tool
 
 SOMEWHAT_LESS = 0.95  # of what was refused
@@ -201,13 +220,7 @@ class _Run:
             cycles = self.context.profile.max_cycles
             async with aclosing(agent_loop.run(self._prepare, self._results, max_cycles=cycles)) as events:
                 async for event in events:
-                    if isinstance(event, ParametersLeftOut):
-                        self.context, self._sent = reports.without(self.reports[-1], event, self.context, self._sent)
-                    elif isinstance(event, StepFinished):
-                        await self._finished(event)
-                    elif isinstance(event, HandedOver):
-                        said = self._of_this_model(event.added)
-                        await on_database(store.keep_reasoning, self.turn, said, self._reminders)
+                    await self._take_note(event)
                     self.answer.add(event)
                     self._news.set()
             return self._complete()
@@ -217,6 +230,25 @@ class _Run:
         except Exception:
             logger.exception("turn %s failed", self.turn.pk)
             return UNEXPECTED
+
+    async def _take_note(self, event: LoopEvent) -> None:
+        """What an event means for the report, for the row of the model, and for later steps."""
+        if isinstance(event, ParametersLeftOut):
+            self.context, self._sent = reports.without(self.reports[-1], event, self.context, self._sent)
+            if STREAM in event.names:
+                await self._learn_fact("whole_answers")
+        elif isinstance(event, TextBecameReasoning):
+            await self._learn_fact("untagged_reasoning")
+        elif isinstance(event, StepFinished):
+            await self._finished(event)
+        elif isinstance(event, HandedOver):
+            said = self._of_this_model(event.added)
+            await on_database(store.keep_reasoning, self.turn, said, self._reminders)
+
+    async def _learn_fact(self, fact: LearntFact) -> None:
+        """The answer goes on where the row cannot be written: the next one teaches it again."""
+        with suppress(DatabaseError):
+            await on_database(partial(learn_fact, self.context.model, fact, value=True))
 
     async def _begin(self, context: TurnContext) -> None:
         require_rights(context, self.turn.conversation)
@@ -335,6 +367,7 @@ class _Run:
         step = builder.Step(
             searched=any(call.name in context.toolbox.searching for each in added for call in each.tool_calls),
             last=cycle.last,
+            undefined=cycle.undefined,
             first=cycle.number == 1,
             reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
@@ -360,7 +393,7 @@ class _Run:
     def _complete(self) -> Ending:
         if self.answer.wrote or self.answer.handed_over:
             return Ending(Turn.Status.DONE)
-        return store.of_empty_answer(self.answer.finish_reason)
+        return store.of_empty_answer(self.answer.finish_reason, self.answer.finish_detail)
 
     async def _publish(self) -> None:
         """Appends events to the stream: the first at once, then at intervals, until all are out after the close.
@@ -397,7 +430,9 @@ class _Run:
         if isinstance(published, BaseException):
             logger.warning("turn %s: its events are not all in the stream (%s)", self.turn.pk, published)
         await self._check_citations(ending)
-        last, payload = last_event(ending, self.answer.usage_row(), self.answer.finish_reason)
+        last, payload = last_event(
+            ending, self.answer.usage_row(), self.answer.finish_reason, self.answer.finish_detail
+        )
         self.answer.emit(last, **payload)
         events = [*self._unpublished, *self.answer.drain()]
         await asyncio.gather(*self._storing, return_exceptions=True)
@@ -441,6 +476,7 @@ class _Run:
             self._window_caps,
             answer.finish_reason,
             answer.waited(self.turn.created),
+            finish_detail=answer.finish_detail,
         )
         state = store.end(self.turn, ending, outcome)
         if state is not None and ending.status == Turn.Status.STOPPED:

@@ -67,8 +67,8 @@ UNEXPECTED = Ending(
 )
 
 
-def of_empty_answer(finish_reason: str) -> Ending:
-    """How a turn ends whose model has written nothing."""
+def of_empty_answer(finish_reason: str, finish_detail: str = "") -> Ending:
+    """How a turn ends whose model has written nothing. `finish_detail`: the provider's word for a reason not known."""
     match finish_reason:
         case "refusal":
             code, detail = "model_declined", "The model declined to answer this. Ask in other words, or another model."
@@ -83,6 +83,9 @@ def of_empty_answer(finish_reason: str) -> Ending:
                 "The model used up its answer before its first word, as models do that think long. Try again with less "
                 "effort, or ask an administrator to allow longer answers."
             )
+        case "other":
+            code = "empty_answer"
+            detail = f"The model wrote nothing: its provider ended the answer with “{finish_detail}”. Try again."
         case _:
             code, detail = "empty_answer", "The model finished without writing anything. Try again."
     return Ending(Turn.Status.FAILED, code, detail, retryable=True)
@@ -101,10 +104,12 @@ def of_error(error: ProductError, why: ModelError | None, model: str) -> Ending:
     )
 
 
-def last_event(ending: Ending, usage: dict[str, int], finish: str = "stop") -> tuple[EventType, dict[str, Any]]:
+def last_event(
+    ending: Ending, usage: dict[str, int], finish: str = "stop", finish_detail: str = ""
+) -> tuple[EventType, dict[str, Any]]:
     """The type and payload of the last event of a turn that ends so."""
     if ending.status == Turn.Status.DONE:
-        return EventType.RUN_FINISHED, {"usage": usage, "finish": finish}
+        return EventType.RUN_FINISHED, {"usage": usage, "finish": finish, "finish_detail": finish_detail}
     if ending.status == Turn.Status.STOPPED:
         return EventType.RUN_STOPPED, {}
     payload = {"code": ending.code, "detail": ending.detail, "status": ending.status, "retryable": ending.retryable}
@@ -181,9 +186,9 @@ class Outcome:
     """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call.
 
     `summary` is a job that is due now, not stored yet; `prompts` what was asked last, by model. `finish_reason`: of
-    the last step. `first_token`: how many milliseconds after it was asked for. `asked`: of a worker that was killed,
-    perhaps before it had stored the reports of its last calls. `window_caps`: by model, a smaller window that holds for
-    the conversation, see `chat.models.LastPrompt`.
+    the last step; `finish_detail`: the provider's word for one that is not known. `first_token`: how many milliseconds
+    after it was asked for. `asked`: of a worker that was killed, perhaps before it had stored the reports of its last
+    calls. `window_caps`: by model, a smaller window that holds for the conversation, see `chat.models.LastPrompt`.
     """
 
     parts: list[dict[str, Any]]
@@ -196,6 +201,7 @@ class Outcome:
     finish_reason: str = ""
     first_token: int | None = None
     asked: Sequence["Asked"] = ()
+    finish_detail: str = ""
 
 
 def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
@@ -210,6 +216,7 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
         "usage": outcome.usage,
         "asked": [],
         "finish_reason": outcome.finish_reason if ending.status == Turn.Status.DONE else "",
+        "finish_detail": storable(outcome.finish_detail) if ending.status == Turn.Status.DONE else "",
         "cost": total_cost(spent),
         "first_token_ms": outcome.first_token,
         **_context(outcome.calls),

@@ -13,11 +13,21 @@ from core.errors import ModelError
 from llm import tokens
 from llm.learning import check_truncation, learn_refused_window, names_the_window
 from llm.models import Model
-from llm.services import shared_client
+from llm.models.provider import UNSAID
+from llm.services import learn_fact, shared_client
 from llm.truncation import Sent, Truncation, TruncationSuspicion, script_shares
-from llm.types.model_call import ModelRequest, StepFinished, TextDelta, Usage
+from llm.types.model_call import (
+    STREAM,
+    ModelRequest,
+    ParametersLeftOut,
+    StepFinished,
+    TextBecameReasoning,
+    TextDelta,
+    Usage,
+)
 
 NOTHING = Usage(0, 0)
+LONGEST_REASONING = 20_000  # characters of reasoning that stands in the text without an opening tag
 CHEAP = 1_000  # tokens; a call that costs less is made again on a mere suspicion
 
 
@@ -25,11 +35,13 @@ CHEAP = 1_000  # tokens; a call that costs less is made again on a mere suspicio
 class Said:
     """What a model has answered; `usage` as the provider reports it, zeros where it does not.
 
-    `unread`: its server has proven not to have read the whole prompt, so what it has written stands for nothing.
+    `ended`: it came to its end by itself. `unread`: its server has proven not to have read the whole prompt, so what it
+    has written stands for nothing.
     """
 
     text: str = ""
     cut_off: bool = False
+    ended: bool = False
     usage: Usage = NOTHING
     unread: bool = False
 
@@ -52,11 +64,36 @@ async def ask(
 ) -> Said:
     """Asks the model; an answer of more than `longest` characters is cut off.
 
-    It reasons as little as it can be told to: what is asked here is not worth more. Where the server reports oddly few
+    It reasons as little as it can be told to: what is asked here is not worth more. A model that refuses the least
+    effort is asked with the next one, then without any; what it takes is remembered. Where the server reports oddly few
     tokens of a small prompt, it is asked once more, and the second answer counts.
     `patience` as in `llm.services.shared_client`. Raises `core.errors.ModelError`.
     """
-    request = replace(request, sampling=replace(request.sampling, reasoning_effort=model.least_effort))
+    efforts = model.own_efforts
+    request = replace(
+        request,
+        streaming=not model.whole_answers,
+        written_calls=False,
+        untagged_reasoning=model.untagged_reasoning,
+    )
+    for number, effort in enumerate(efforts):
+        with_effort = replace(request, sampling=replace(request.sampling, reasoning_effort=effort))
+        try:
+            said = await _ask_and_check(model, with_effort, charge, longest=longest, patience=patience)
+        except ModelError as error:
+            if error.code != "bad_model_request" or number == len(efforts) - 1:
+                raise
+            continue
+        if number:
+            await on_database(partial(learn_fact, model, "own_effort", value=effort or UNSAID))
+        return said
+    raise AssertionError("there is always an effort to ask with")
+
+
+async def _ask_and_check(
+    model: Model, request: ModelRequest, charge: Charge, *, longest: int, patience: float | None
+) -> Said:
+    """Ask, and once more where the server reports oddly few tokens of a cheap prompt."""
     counted = await on_database(_counted, model, request)
     request = replace(request, counted=counted)
     said = await _ask_once(model, request, charge, longest, patience)
@@ -76,9 +113,17 @@ async def _ask_once(model: Model, request: ModelRequest, charge: Charge, longest
             async for event in events:
                 if isinstance(event, TextDelta):
                     said.text += event.text
+                elif isinstance(event, TextBecameReasoning):
+                    said.text = ""
+                    await on_database(partial(learn_fact, model, "untagged_reasoning", value=True))
+                elif isinstance(event, ParametersLeftOut) and STREAM in event.names:
+                    await on_database(partial(learn_fact, model, "whole_answers", value=True))
                 elif isinstance(event, StepFinished):
-                    said.cut_off, said.usage = event.reason != "stop", event.usage or said.usage
-                if len(said.text) > longest:
+                    said.ended = event.reason == "stop"
+                    said.cut_off = not said.ended
+                    said.usage = event.usage or said.usage
+                # Text may turn out to be reasoning, which is longer than what is asked for.
+                if len(said.text) > longest + LONGEST_REASONING:
                     said.cut_off = True
                     break
     except ModelError as error:
@@ -90,6 +135,8 @@ async def _ask_once(model: Model, request: ModelRequest, charge: Charge, longest
     finally:
         settle = partial(row.delete) if refused else partial(_settle, row, model, counted, said)
         await completed(persistently(settle))  # also when time is up: the provider has read the prompt
+    if len(said.text) > longest:
+        said.text, said.cut_off = said.text[:longest], True
     return said
 
 

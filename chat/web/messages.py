@@ -97,7 +97,7 @@ class MessageView:
 
     @property
     def declined(self) -> bool:
-        return self.row.finish_reason in Turn.DECLINED
+        return self.row.finish_reason in (*Turn.DECLINED, Turn.UNKNOWN_END)
 
     @property
     def doubts(self) -> int:

@@ -146,6 +146,7 @@ EXAMPLES: dict[str, tuple[Any, str, Any]] = {
                     "answered_by": OTHER,
                     "fallback_reason": "",
                     "finish_reason": "",
+                    "finish_detail": "",
                     "slot": 0,
                     "status": "queued",
                     "text": "",

@@ -102,6 +102,10 @@ class Effort(TextChoices):
     MAX = "max", _("maximal")
 
 
+# The word for a request that says nothing of an effort, where one is chosen in place of the least.
+UNSAID = "unsaid"
+OWN_EFFORTS = [*Effort.choices, (UNSAID, _("not said"))]
+
 # Of a model that reasons and of which no more is known: that it can be switched off is more than nothing.
 OFF_AND_ON = (Effort.NONE.value, Effort.MEDIUM.value)
 LONGEST_EFFORT = 10  # characters
@@ -137,7 +141,7 @@ class Model(models.Model):
     `token_ratio` is provider-reported over counted prompt tokens, learnt from usage: see `llm.services.learn_ratio`.
     What is learnt of its limits is stored with its evidence (`llm.learning.Evidence`), and an admin can forget it.
     `found` is what the provider last said (`llm.discovery.shapes.Facts`); the fields it names follow it but for those
-    that are named in `set_by_hand`.
+    that are named in `set_by_hand`. `learnt_on`: the days on which answers have proven a deviation, by its field.
     """
 
     class Tokenizer(TextChoices):
@@ -191,6 +195,35 @@ class Model(models.Model):
         default=True,
         help_text="Off: all system messages are sent as one, at the start.",
     )
+    # How its server deviates from its protocol. The first follows what was found; the others are learnt from answers.
+    written_calls = models.BooleanField(
+        "writes tool calls as text",
+        default=False,
+        db_default=False,
+        help_text="Calls in its text are run, such as <tool_call>…</tool_call>. “Test connection” finds this out.",
+    )
+    whole_answers = models.BooleanField(
+        "answers only whole",
+        default=False,
+        db_default=False,
+        help_text="Its server refuses to stream, so an answer comes at once and not piece by piece.",
+    )
+    untagged_reasoning = models.BooleanField(
+        "reasons without an opening tag",
+        default=False,
+        db_default=False,
+        help_text="Its text begins with reasoning, which ends at </think>.",
+    )
+    own_effort = models.CharField(
+        "effort for titles and summaries",
+        max_length=LONGEST_EFFORT,
+        choices=OWN_EFFORTS,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Of what Glasshouse itself asks. Empty: the least that the model takes.",
+    )
+    learnt_on: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={}, editable=False)
     fallback = models.ForeignKey(
         "self",
         null=True,
@@ -255,7 +288,19 @@ class Model(models.Model):
     @property
     def least_effort(self) -> str | None:
         """With which the product itself asks for a title or a summary; None: nothing is said of it."""
+        if self.own_effort:
+            return None if self.own_effort == UNSAID else self.own_effort
         return next(iter(self.offered_efforts), None)
+
+    @property
+    def own_efforts(self) -> list[str | None]:
+        """The efforts to try for what the product itself asks: the least, the next one, and none at all."""
+        least = self.least_effort
+        if least is None:
+            return [None]
+        order = [each.value for each in Effort]
+        more = [each for each in self.offered_efforts if order.index(each) > order.index(least)]
+        return [least, *more[:1], None]
 
     @property
     def window(self) -> int:

@@ -18,9 +18,10 @@ from aiohttp import ClientResponse
 
 from core.errors import ModelError
 from llm.providers import EFFORTS, errors
-from llm.providers.call_ids import CallIds, json_object
+from llm.providers.call_ids import CallIds
 from llm.providers.connection import Connection
-from llm.providers.streaming import HttpClient, StepReader, members, named, parse, tokens
+from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, named, parse, tokens
+from llm.step_filters.valid_calls import is_plain, json_object
 from llm.types.model_call import (
     Changed,
     FinishReason,
@@ -45,6 +46,9 @@ _THINKING = ("thinking", "redacted_thinking")
 _THINKS_ALWAYS = re.compile(r"claude-\w+-(?:5[-.][1-9]|[6-9])(?:\b|-)")
 _THINKS_BETWEEN_TOOLS = re.compile(r"claude-sonnet-5[-.]5")  # the least that it can be asked for
 _REASONS: dict[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "stop": "stop",  # of gateways that translate from OpenAI's protocol
     "max_tokens": "length",
     "model_context_window_exceeded": "context_window",
     "tool_use": "tool_calls",
@@ -146,7 +150,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         "model": request.model,
         "messages": _Messages(request.cache_points).of(request.messages[leading:], leading),
         "max_tokens": request.max_output or request.left or UNPLANNED_OUTPUT,
-        "stream": True,
+        "stream": request.streaming,
     }
     if system := _system(request.messages[:leading], request.cache_points):
         body["system"] = system
@@ -238,12 +242,12 @@ class _Messages:
 
     def of(self, messages: tuple[Message, ...], before: int) -> list[dict[str, Any]]:
         """`before`: how many messages of the prompt stand before these."""
-        self._ids.reserve(messages)
+        kept = self._ids.reserve(messages)
         for number, message in enumerate(messages, before + 1):
             if message.role in ("user", "system"):
                 self._add("user", _images(message) + _text(message.text))
             elif message.role == "assistant":
-                self._add("assistant", self._answer(message))
+                self._add("assistant", self._answer(message, kept=number - before - 1 in kept))
             elif message.role == "tool":
                 self._add("user", [self._result(message)])
             if number in self._points:
@@ -259,8 +263,8 @@ class _Messages:
         else:
             self._wire[-1]["content"] += blocks
 
-    def _answer(self, message: Message) -> list[Block]:
-        if message.reasoning is not None:
+    def _answer(self, message: Message, *, kept: bool) -> list[Block]:
+        if message.reasoning is not None and kept and _can_go_back(message):
             self._ids.keep(message)
             return list(message.reasoning.items)
         return _text(message.text) + [self._call(call) for call in message.tool_calls]
@@ -276,6 +280,15 @@ class _Messages:
     def _result(self, message: Message) -> Block:
         answered = self._ids.of_result(message.tool_call_id or "")
         return {"type": "tool_result", "tool_use_id": answered, "content": message.text or NOTHING}
+
+
+def _can_go_back(message: Message) -> bool:
+    """Whether its blocks can be sent as they came: their calls are of the message, and no server refuses them."""
+    blocks = message.reasoning.items if message.reasoning is not None else ()
+    calls = [block for block in blocks if block["type"] == "tool_use"]
+    if not {block["id"] for block in calls} <= {call.id for call in message.tool_calls}:
+        return False
+    return all(is_plain(block["name"]) for block in calls)
 
 
 def _text(text: str) -> list[Block]:
@@ -297,6 +310,8 @@ def _images(message: Message) -> list[Block]:
 
 
 class AnthropicReader(StepReader):
+    replays_text = True
+
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
         self._reason: str | None = None
@@ -329,17 +344,26 @@ class AnthropicReader(StepReader):
                 raise errors.from_event(event, self._api_key)
         return []  # pings, ends of blocks, and what future versions of the protocol add
 
+    def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
+        self._count(answer.get("usage"))
+        self._diagnose(answer)
+        for index, block in enumerate(answer["content"]):
+            yield from self._block({"index": index, "content_block": block})
+        self._reason, self.done = answer.get("stop_reason"), True
+
     def _block(self, event: dict[str, Any]) -> Iterator[StepEvent]:
         block = event["content_block"]
         own = block["type"] == "tool_use"  # others are of tools that run at the provider
         self._blocks[event["index"]] = {**block, "input": ""} if own or "input" in block else dict(block)
         if own:
             index = self._calls[event["index"]] = len(self._calls)
-            yield ToolCallStarted(index, str(block.get("id") or f"call_{index}"), str(block["name"]))
+            yield ToolCallStarted(index, str(block.get("id") or f"call_{index}"), str(block.get("name") or ""))
         if block.get("input"):
             yield from self._piece(event["index"], json.dumps(block["input"]))
         elif block["type"] == "text" and block.get("text"):
             yield TextDelta(block["text"])
+        elif block["type"] == "thinking" and block.get("thinking"):
+            yield ReasoningDelta(block["thinking"])
 
     def _delta(self, event: dict[str, Any]) -> Iterator[StepEvent]:
         delta, place = event["delta"], event["index"]
@@ -376,8 +400,17 @@ class AnthropicReader(StepReader):
     def _close(self) -> Iterator[StepEvent]:
         usage = self._usage()
         told = "cache_read_input_tokens" in self._counts
-        reason, reasoning = _REASONS.get(self._reason or "", "stop"), self._reasoning(usage)
-        yield StepFinished(reason, usage, reasoning, cache_told=told, answer=self._answer, changed=self._changed)
+        reason = _REASONS.get(self._reason or "end_turn", "other")
+        detail = (self._reason or "")[:LONGEST_DETAIL] if reason == "other" else ""
+        yield StepFinished(
+            reason,
+            usage,
+            self._reasoning(usage),
+            detail,
+            cache_told=told,
+            answer=self._answer,
+            changed=self._changed,
+        )
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
         """The whole content as it came: a signature covers what stood before it too."""

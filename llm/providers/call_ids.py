@@ -1,10 +1,10 @@
-"""Tool calls as protocols take them: ids that are plain, not too long and each for one call; arguments as an object."""
+"""Ids of tool calls as protocols take them: each for one call, and where it is wanted plain and not too long."""
 
 import hashlib
-import json
 import re
+from collections import defaultdict, deque
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from dataclasses import replace
 
 from llm.types.model_call import Message
 
@@ -14,57 +14,78 @@ _NOT_PLAIN = re.compile(r"[^a-zA-Z0-9_-]")
 class CallIds:
     """Servers that send no ids, or number the calls of each step, leave `call_0` in every cycle of a conversation.
 
-    `longest`: characters that the protocol allows. `exactly`: ids are of that length, of letters and digits.
+    `longest`: characters that the protocol allows, of letters without accents, digits, `_` and `-`; None where it
+    takes any id. `exactly`: ids are of that length, of letters and digits.
     """
 
-    def __init__(self, longest: int, *, exactly: bool = False) -> None:
+    def __init__(self, longest: int | None, *, exactly: bool = False) -> None:
         self._longest, self._exactly = longest, exactly
         self._sent: dict[str, str] = {}  # a call's id: the one sent for its latest use
+        self._unanswered: defaultdict[str, deque[str]] = defaultdict(deque)  # a call's id: those sent for it
         self._used: set[str] = set()
 
-    def reserve(self, messages: Sequence[Message]) -> None:
-        """The ids in messages whose reasoning goes back unchanged stay as they are."""
-        kept = {call.id for message in messages if message.reasoning for call in message.tool_calls}
-        self._used |= kept
+    def reserve(self, messages: Sequence[Message]) -> frozenset[int]:
+        """The places of the messages whose reasoning can go back unchanged: their ids stay as they are.
+
+        Where two share an id, the later one keeps it: it is of the running turn, for which servers look closest.
+        """
+        places: set[int] = set()
+        for place in range(len(messages) - 1, -1, -1):
+            message = messages[place]
+            ids = {call.id for call in message.tool_calls}
+            if message.reasoning is not None and len(ids) == len(message.tool_calls) and ids.isdisjoint(self._used):
+                places.add(place)
+                self._used |= ids
+        return frozenset(places)
 
     def keep(self, message: Message) -> None:
         """The results that follow belong to its calls, whose ids stay as they are."""
-        self._sent |= {call.id: call.id for call in message.tool_calls}
+        for call in message.tool_calls:
+            self._use(call.id, call.id)
 
     def of_call(self, id_: str) -> str:
         if self._exactly:
-            return self._of_length(id_)
-        plain = sent = (_NOT_PLAIN.sub("_", id_) or "call")[: self._longest]
+            return self._of_length(id_, self._longest or len(id_))
+        plain = id_ if self._longest is None else (_NOT_PLAIN.sub("_", id_) or "call")[: self._longest]
+        sent = plain = plain or "call"
         while sent in self._used:
             number = f"_{len(self._used)}"
-            sent = plain[: self._longest - len(number)] + number
-        self._used.add(sent)
-        self._sent[id_] = sent
-        return sent
+            sent = plain[: None if self._longest is None else self._longest - len(number)] + number
+        return self._use(id_, sent)
 
-    def _of_length(self, id_: str) -> str:
+    def _of_length(self, id_: str, length: int) -> str:
         sent, number = id_, 0
-        while len(sent) != self._longest or not (sent.isascii() and sent.isalnum()) or sent in self._used:
-            sent = hashlib.sha256(f"{id_} {number}".encode()).hexdigest()[: self._longest]
+        while len(sent) != length or not (sent.isascii() and sent.isalnum()) or sent in self._used:
+            sent = hashlib.sha256(f"{id_} {number}".encode()).hexdigest()[:length]
             number += 1
+        return self._use(id_, sent)
+
+    def _use(self, id_: str, sent: str) -> str:
         self._used.add(sent)
         self._sent[id_] = sent
+        self._unanswered[id_].append(sent)
         return sent
 
     def of_result(self, id_: str) -> str:
-        """The id of the call that it answers: the latest of that name."""
-        return self._sent.get(id_, id_)
+        """The id of the call that it answers: the oldest of that id without a result, else the latest."""
+        waiting = self._unanswered[id_]
+        return waiting.popleft() if waiting else self._sent.get(id_, id_)
 
 
-def json_object(arguments: str) -> dict[str, Any]:
-    """The arguments of a call for protocols that want an object; what a model wrote instead is kept as it was."""
-    try:
-        value = json.loads(arguments or "{}", parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return {"invalid_json": arguments}
-    return value if isinstance(value, dict) else {"value": value}
+def with_own_ids(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages with an id of its own for each call, and for its result the same. Any id is taken that is one.
 
-
-def _refuse(constant: str) -> NoReturn:
-    """NaN and Infinity are Python's, not JSON's: they could not be sent."""
-    raise ValueError(constant)
+    Calls whose reasoning goes back keep theirs, since servers may know them by it.
+    """
+    ids, sent = CallIds(longest=None), list[Message]()
+    kept = ids.reserve(messages)
+    for place, message in enumerate(messages):
+        if message.role == "tool":
+            message = replace(message, tool_call_id=ids.of_result(message.tool_call_id or ""))
+        elif place in kept:
+            ids.keep(message)
+        elif message.tool_calls:
+            calls = tuple(replace(call, id=ids.of_call(call.id)) for call in message.tool_calls)
+            message = replace(message, tool_calls=calls)
+        sent.append(message)
+    return tuple(sent)

@@ -16,6 +16,9 @@ from typing import Any
 from core.errors import ModelError
 from llm.providers.overflow import Overflow, known_overflow, overflow_by_numbers
 
+# Characters of a key that is cut out of what a provider says. Local servers have keys such as `x` or `none`, whose
+# letters stand in any sentence, and which are no secrets.
+SECRET_FROM = 8
 MAX_QUOTE = 300  # characters of a provider's own message shown to people
 
 # Wordings of a limit on the images of one request, with the number as their first group.
@@ -66,6 +69,14 @@ _PARAMETERS = tuple(
         r"(encrypted content) is not supported",  # OpenAI, for `include`
         r"^(tool_choice|temperature|top_p)\b.{0,80}(?:not supported|not compatible|may not be|is not allowed)",
     )
+)
+# A server, or an account, for which answers come only whole: OpenAI's organisations that are not verified, gateways.
+_NO_STREAM = re.compile(
+    r"\bstream(?:ing)?\b.{0,60}\b(?:not (?:supported|available|allowed|enabled|permitted|implemented)|unsupported)"
+    r"|(?:does not|doesn't|do not|cannot|can't|not able to|unable to) (?:support )?stream(?:ing)?\b"
+    r"|verified to stream\b|unsupported.{0,40}\bstream(?:ing)?\b"
+    r"|\bstream['\"`]?\s*(?:=|:|must be|to)\s*['\"`]?false\b",
+    re.IGNORECASE,
 )
 _GREATEST_ANSWER = re.compile(r"max_tokens: \d+ > (\d+), which is the maximum", re.IGNORECASE)  # Anthropic
 _RESPONSES_WORDS = re.compile(
@@ -269,6 +280,8 @@ def _report(body: Any, status: int | None) -> _Report:
 
 def _parameter(message: str, named: Any, code: Any) -> str:
     """The parameter that is not for this model; empty where the error is about something else."""
+    if named == "stream" or _NO_STREAM.search(message):
+        return "stream"
     if code in ("unsupported_parameter", "unsupported_value", "unknown_parameter") and isinstance(named, str):
         return named
     for pattern in (*_PARAMETERS, _REASONING_MISSING):
@@ -361,7 +374,7 @@ def _image_limit(message: str) -> int | None:
 
 def _quote(message: str, api_key: str) -> str:
     """The provider's message without keys, control characters and length."""
-    if api_key:
+    if len(api_key) >= SECRET_FROM:
         message = message.replace(api_key, "…")
     text = _SECRET.sub("…", " ".join("".join(char if char.isprintable() else " " for char in message).split()))
     return text if len(text) <= MAX_QUOTE else text[: MAX_QUOTE - 1] + "…"

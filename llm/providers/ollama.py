@@ -14,9 +14,9 @@ from aiohttp import ClientResponse
 
 from core.errors import ModelError
 from llm.providers import errors, local_servers
-from llm.providers.call_ids import json_object
 from llm.providers.connection import Connection
-from llm.providers.streaming import MAX_EVENT, HttpClient, StepReader, named, parse, tokens
+from llm.providers.streaming import LONGEST_DETAIL, MAX_EVENT, HttpClient, StepReader, named, parse, tokens
+from llm.step_filters.valid_calls import json_object
 from llm.types.model_call import (
     Allocated,
     FinishReason,
@@ -33,6 +33,7 @@ from llm.types.model_call import (
     Usage,
 )
 
+_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 _NO_ANSWER = ("load", "unload")  # the server has only loaded the model, or let go of it
 _THINK: dict[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "high", "max": "high"}
 
@@ -78,7 +79,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model,
         "messages": list(_messages(request.messages)),
-        "stream": True,
+        "stream": request.streaming,
         # By themselves these servers drop messages from the front of a long prompt, and forget the beginning of a
         # long answer, without a word.
         "truncate": False,
@@ -152,6 +153,13 @@ class Lines:
         return [rest] if rest.strip() else []
 
 
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 class OllamaReader(StepReader):
     decoder = Lines
 
@@ -164,6 +172,21 @@ class OllamaReader(StepReader):
     @property
     def finished(self) -> bool:
         return self._last is not None
+
+    def is_whole(self, content_type: str, beginning: bytes) -> bool:
+        """Each line of a stream is an object here, so only the content type tells."""
+        return content_type.startswith(("application/json", "text/html")) or beginning.startswith((b"[", b"<"))
+
+    def read_whole(self, body: bytes) -> list[StepEvent]:
+        """Some proxies say that the lines of a stream are one object."""
+        lines = body.split(b"\n")
+        if len(lines) > 1 and all(not line.strip() or _is_object(line) for line in lines):
+            return [event for line in lines if line.strip() for event in self._events(line)]
+        return super().read_whole(body)
+
+    def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
+        yield from self._message(answer["message"])
+        self._last, self.done = answer, True
 
     def _read(self, payload: bytes) -> list[StepEvent]:
         line = parse(payload)
@@ -183,18 +206,20 @@ class OllamaReader(StepReader):
         for call in message.get("tool_calls") or ():
             function, index = call["function"], self._calls
             self._calls += 1
-            yield ToolCallStarted(index, str(call.get("id") or f"call_{index}"), str(function["name"]))
+            yield ToolCallStarted(index, str(call.get("id") or f"call_{index}"), str(function.get("name") or ""))
             yield ToolCallDelta(index, json.dumps(function.get("arguments") or {}, ensure_ascii=False))
 
     def _close(self) -> Iterator[StepEvent]:
         last = self._last or {}
         if last.get("done_reason") in _NO_ANSWER:
             raise errors.cut()
-        reason: FinishReason = "length" if last.get("done_reason") == "length" else "stop"
+        said = str(last.get("done_reason") or "stop")
+        reason = _REASONS.get(said, "other")
+        detail = said[:LONGEST_DETAIL] if reason == "other" else ""
         state = None
         if self._calls:
-            reason = "tool_calls"
+            reason = "tool_calls" if reason == "stop" else reason
             thought = "".join(self._thinking)
             state = ReasoningState(({"thinking": thought},), len(thought) // 4) if thought else None
         usage = Usage(input=tokens(last.get("prompt_eval_count")), output=tokens(last.get("eval_count")))
-        yield StepFinished(reason, usage if usage.input else None, state)
+        yield StepFinished(reason, usage if usage.input else None, state, detail)

@@ -13,10 +13,10 @@ from aiohttp import ClientResponse
 
 from core.errors import ModelError
 from llm.providers import errors, local_servers, responses
-from llm.providers.call_ids import CallIds
+from llm.providers.call_ids import CallIds, with_own_ids
 from llm.providers.connection import Connection
 from llm.providers.ollama import server_url
-from llm.providers.streaming import HttpClient, StepReader, members, named, parse, tokens
+from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, named, parse, tokens
 from llm.types.model_call import (
     Allocated,
     FinishReason,
@@ -58,8 +58,14 @@ FILLERS: Filler = {**_EMPTY_REASONING, **_NEVER_SIGNED}
 ONE_SYSTEM_MESSAGE, TAKING_TURNS = "system message", "roles"
 _KNOWN_FOR_ONE = re.compile(r"qwen-?(?:3\.[5-9]|[4-9])")
 
-# Reasons that are not here, and there are many dialects of "stop", mean that the model came to its end.
+# How servers say that an answer has come to its end, in lower case. A reason that is neither here nor below is kept as
+# one that is not known: an answer may be missing its end then.
+_GOOD_ENDS = (
+    *("stop", "eos", "eos_token", "end_turn", "end_of_turn", "stop_sequence", "stop_token", "stop_str", "end", "eot"),
+    *("complete", "completed", "done", "finished", "normal"),
+)
 _REASONS: dict[str, FinishReason] = {
+    **dict.fromkeys(_GOOD_ENDS, "stop"),
     "length": "length",
     "max_tokens": "length",
     "max_output_tokens": "length",
@@ -67,6 +73,7 @@ _REASONS: dict[str, FinishReason] = {
     "model_context_window_exceeded": "context_window",  # GLM
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
+    "tool_use": "tool_calls",
     "refusal": "refusal",
     "content_filter": "content_filter",
     "sensitive": "content_filter",  # GLM
@@ -112,7 +119,8 @@ class Client(HttpClient):
         return await self._server.send("/chat/completions", body | limit)
 
     def _ordered(self, request: ModelRequest) -> ModelRequest:
-        """With its messages in the order that the model's chat template takes."""
+        """With its messages in the order that the model's chat template takes, each call with an id of its own."""
+        request = replace(request, messages=with_own_ids(request.messages))
         if request.model in self._peculiar[TAKING_TURNS]:
             return replace(request, messages=tuple(taking_turns(tuple(_one_system_message(request.messages)))))
         one = request.model in self._peculiar[ONE_SYSTEM_MESSAGE] or _KNOWN_FOR_ONE.search(request.model.lower())
@@ -187,9 +195,10 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model,
         "messages": [_message(message) for message in messages],
-        "stream": True,
-        "stream_options": {"include_usage": True},
+        "stream": request.streaming,
     }
+    if request.streaming:
+        body["stream_options"] = {"include_usage": True}
     body |= _tools(request) | _sampling(request)
     if request.temperature is not None:
         body["temperature"] = request.temperature
@@ -344,13 +353,28 @@ class OpenAIReader(StepReader):
         if chunk.get("error") or chunk.get("object") == "error":
             raise errors.from_event(chunk, self._api_key)
         if usage := members(chunk.get("usage")):
-            self._usage = _usage(usage)
-            self._cache_told = isinstance(_cached(usage), int)
+            self._report_usage(usage)
         choices = chunk.get("choices")
         return list(self._choice(choices[0])) if choices else []
 
+    def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
+        choice = answer["choices"][0]
+        message = dict(choice["message"])
+        # One after the other, whatever their ids are: here a call is never in pieces.
+        calls = message.get("tool_calls") or ()
+        message["tool_calls"] = [{**call, "index": index} for index, call in enumerate(calls)]
+        if usage := members(answer.get("usage")):
+            self._report_usage(usage)
+        yield from self._choice({**choice, "delta": message})
+        self.done = True
+
+    def _report_usage(self, usage: dict[str, Any]) -> None:
+        self._usage = _usage(usage)
+        self._cache_told = isinstance(_cached(usage), int)
+
     def _choice(self, choice: dict[str, Any]) -> Iterator[StepEvent]:
-        delta = choice.get("delta") or {}
+        # Some servers send the last piece, or all of it, as a message.
+        delta = (choice["delta"] if "delta" in choice else choice.get("message")) or {}
         if self._google(delta):
             yield ReasoningDelta(_THOUGHT_TAG.sub("", _text(delta.pop("content", None) or "")))
         self._keep_reasoning(delta)
@@ -401,6 +425,10 @@ class OpenAIReader(StepReader):
     def _same_call(self, piece: dict[str, Any], name: str) -> _Call | None:
         """The call that a piece continues. Some servers number every call 0, some send no number, or no id."""
         number, identity = piece.get("index"), piece.get("id")
+        if not name and self._calls:
+            # It begins no call. Gateways lose count: the index of such a piece may be of no call, or of an older one.
+            own = [call for call in self._calls if (call.id == identity if identity else call.number == number)]
+            return own[-1] if own else self._calls[-1]
         known = [call for call in self._calls if number is None or call.number == number]
         if not known:
             return None
@@ -419,11 +447,12 @@ class OpenAIReader(StepReader):
     def _close(self) -> Iterator[StepEvent]:
         yield from self._start_waiting()
         # Google says what was filtered behind a colon: “content_filter: SAFETY”.
-        reason = _REASONS.get((self._reason or "").lower().partition(":")[0], "stop")
+        reason = _REASONS.get((self._reason or "stop").strip().lower().partition(":")[0], "other")
         if reason == "stop" and (self._calls or self._declined):
             reason = "tool_calls" if self._calls else "refusal"  # several servers say "stop" after tool calls
         reasoning = self._reasoning_state() if self._calls else None
-        yield StepFinished(reason, self._usage, reasoning, cache_told=self._cache_told)
+        detail = (self._reason or "")[:LONGEST_DETAIL] if reason == "other" else ""
+        yield StepFinished(reason, self._usage, reasoning, detail, cache_told=self._cache_told)
 
     def _reasoning_state(self) -> ReasoningState | None:
         """The fields of reasoning that came with the calls, put together, as the message has to hold them again."""
@@ -433,7 +462,8 @@ class OpenAIReader(StepReader):
         }
         if "reasoning_details" in message:
             message.pop("reasoning", None)  # the same once more, as text
-        calls = {call.known_as: call.extra for call in self._calls if call.extra}
+        # Of calls that share an id the first: it is the one that keeps it.
+        calls = {call.known_as: call.extra for call in reversed(self._calls) if call.extra}
         if not (message or calls):
             return None
         return ReasoningState(({"message": message, "calls": calls},), self._usage.reasoning if self._usage else 0)

@@ -16,7 +16,8 @@ from core.errors import ModelError
 from llm.providers import errors
 from llm.providers.call_ids import CallIds
 from llm.providers.connection import Connection
-from llm.providers.streaming import HttpClient, StepReader, members, named, parse, tokens
+from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, named, parse, tokens
+from llm.step_filters.valid_calls import is_plain, json_text
 from llm.types.model_call import (
     FinishReason,
     Message,
@@ -91,7 +92,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         "model": request.model,
         "input": list(_Items().of(request.messages[len(leading) :], _points(request, len(leading)))),
         "store": False,
-        "stream": True,
+        "stream": request.streaming,
         "truncation": "disabled",  # the other choice drops from the front without a word
     }
     if instructions := "\n\n".join(message.text for message in leading if message.text):
@@ -152,6 +153,15 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
     }
 
 
+def _can_go_back(message: Message) -> bool:
+    """Whether its items can be sent as they came: their calls are of the message, and no server refuses them."""
+    items = message.reasoning.items if message.reasoning is not None else ()
+    calls = [item for item in items if item.get("type") == "function_call"]
+    if not {item["call_id"] for item in calls} <= {call.id for call in message.tool_calls}:
+        return False
+    return all(is_plain(item["name"]) and json_text(item["arguments"]) == item["arguments"] for item in calls)
+
+
 class _Items:
     """Builds the items of a request's input."""
 
@@ -160,12 +170,12 @@ class _Items:
 
     def of(self, messages: tuple[Message, ...], points: Collection[int]) -> Iterator[dict[str, Any]]:
         """`points`: numbers from 0 of the messages that end a part of the prompt which comes again."""
-        self._ids.reserve(messages)
+        kept = self._ids.reserve(messages)
         for number, message in enumerate(messages):
             if message.role == "tool":
                 call_id = self._ids.of_result(message.tool_call_id or "")
                 yield {"type": "function_call_output", "call_id": call_id, "output": message.text}
-            elif message.reasoning is not None:
+            elif message.reasoning is not None and number in kept and _can_go_back(message):
                 self._ids.keep(message)
                 yield from message.reasoning.items
             else:
@@ -179,7 +189,7 @@ class _Items:
                 "type": "function_call",
                 "call_id": self._ids.of_call(call.id),
                 "name": call.name,
-                "arguments": call.arguments or "{}",
+                "arguments": call.arguments,
             }
 
 
@@ -200,10 +210,17 @@ def _content(message: Message, *, keep: bool) -> str | list[dict[str, Any]]:
     return parts
 
 
-_INCOMPLETE: dict[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_INCOMPLETE: dict[str, FinishReason] = {
+    "max_output_tokens": "length",
+    "content_filter": "content_filter",
+    "steered": "pause",  # somebody has written meanwhile
+}
+_WITHOUT_END = ("failed", "cancelled", "queued", "in_progress")  # states of a response that is no answer
 
 
 class ResponsesReader(StepReader):
+    replays_text = True
+
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
         self._response: dict[str, Any] | None = None
@@ -240,12 +257,28 @@ class ResponsesReader(StepReader):
                 raise errors.from_event(event, self._api_key)
         return []  # what else happens is told again by these
 
+    def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
+        if answer.get("status") in _WITHOUT_END:
+            raise errors.from_event(answer, self._api_key)
+        for place, item in enumerate(answer["output"]):
+            if item.get("type") == "message":
+                yield from self._content(item["content"])
+            elif item.get("type") == "reasoning":
+                yield from (ReasoningDelta(str(part["text"])) for part in item.get("summary") or ())
+            yield from self._finished_item(place, item)
+        self._response, self.done = answer, True
+
+    def _content(self, parts: list[dict[str, Any]]) -> Iterator[StepEvent]:
+        for part in parts:
+            self._refused = self._refused or part.get("type") == "refusal"
+            yield TextDelta(str(part.get("text") or part.get("refusal") or ""))
+
     def _added(self, place: int, item: dict[str, Any]) -> list[StepEvent]:
         if item.get("type") != "function_call":
             return []
         index = self._calls[place] = len(self._calls)
         self._written[place] = 0
-        return [ToolCallStarted(index, str(item["call_id"]), str(item["name"]))]
+        return [ToolCallStarted(index, str(item["call_id"]), str(item.get("name") or ""))]
 
     def _arguments(self, place: int, delta: str) -> list[StepEvent]:
         self._written[place] += len(delta)
@@ -262,14 +295,16 @@ class ResponsesReader(StepReader):
     def _close(self) -> Iterator[StepEvent]:
         response = self._response or {}
         reason: FinishReason = "tool_calls" if self._calls else "refusal" if self._refused else "stop"
+        detail = ""
         if response.get("status") == "incomplete":
-            details = members(response.get("incomplete_details"))
-            reason = _INCOMPLETE.get(str(details.get("reason")), "pause")
+            named = str(members(response.get("incomplete_details")).get("reason") or "incomplete")
+            reason = _INCOMPLETE.get(named, "other")
+            detail = named[:LONGEST_DETAIL] if reason == "other" else ""
         reported = members(response.get("usage"))
         usage = _usage(reported)
         read = members(reported.get("input_tokens_details")).get("cached_tokens")
         reasoning = self._reasoning(usage) if self._calls else None
-        yield StepFinished(reason, usage, reasoning, cache_told=isinstance(read, int))
+        yield StepFinished(reason, usage, reasoning, detail, cache_told=isinstance(read, int))
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
         """None where a part could not be taken back: the calls then go back without what was thought about them."""

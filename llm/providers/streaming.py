@@ -11,7 +11,8 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import aclosing
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -25,9 +26,12 @@ from core.logs.metrics import CALLS
 from llm.providers import errors
 from llm.providers.connection import FAILURES, Connection, failure, whole
 from llm.providers.tool_refusals import RefusedTools
+from llm.step_filters.pipeline import StepFilter
+from llm.step_filters.valid_calls import mended
 from llm.types.model_call import (
     EFFORTS,
     NO_SAMPLING,
+    STREAM,
     Allocated,
     ModelRequest,
     ParametersLeftOut,
@@ -39,12 +43,14 @@ MAX_EVENT = 8 * 1024 * 1024  # bytes of one event; more is a broken or hostile s
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
 COUNT_PATIENCE = 2.0  # seconds for a count before a call
 COUNT_AGAIN = 600.0  # seconds after which who did not count is asked again
+LONGEST_DETAIL = 100  # characters of a reason for the end of an answer that is not known
 MOST_TOKENS = 2**31 - 1  # of a count that is believed; it is what a column of the database holds
 
 logger = logging.getLogger(__name__)
 
 # Escapes that parse but cannot be stored or sent: NUL (PostgreSQL refuses it) and surrogates, which may be unpaired.
 _SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+_BEFORE_CONTENT = b"\xef\xbb\xbf \t\r\n"  # a byte order mark and white space
 _UNSOUND = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -138,6 +144,8 @@ class StepReader(ABC):
     """
 
     decoder: type[PayloadDecoder] = Decoder
+    # Whether the state of reasoning that goes back holds the text of the step as it came.
+    replays_text = False
 
     def __init__(self, api_key: str) -> None:
         self._api_key = api_key
@@ -155,6 +163,33 @@ class StepReader(ABC):
     @abstractmethod
     def _close(self) -> Iterator[StepEvent]:
         """What the end of the stream makes certain, up to `StepFinished`."""
+
+    def is_whole(self, content_type: str, beginning: bytes) -> bool:
+        """Whether the body is no stream: one JSON object, or a web page. `beginning` holds no leading white space.
+
+        Some servers ignore that a stream was asked for. Their content type does not always tell.
+        """
+        return content_type.startswith("text/html") or beginning.startswith((b"{", b"[", b"<"))
+
+    def read_whole(self, body: bytes) -> list[StepEvent]:
+        """The events of an answer that came as one JSON object. Raises `ModelError`."""
+        try:
+            answer = parse(body)
+        except ModelError as error:
+            raise errors.wrong_endpoint() from error
+        if answer.get("error"):
+            raise errors.from_event(answer, self._api_key)
+        try:
+            events = list(self._whole(answer))
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise errors.wrong_endpoint() from error
+        if not (self.finished or self.done):
+            raise errors.wrong_endpoint()
+        return events
+
+    @abstractmethod
+    def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
+        """The events of a whole answer; may fail with the errors of a surprising shape."""
 
     def feed(self, chunk: bytes) -> Iterator[StepEvent]:
         for payload in self._decoder.feed(chunk):
@@ -307,8 +342,9 @@ class HttpClient(ABC):
         if self._not_counting.get(request.model, 0.0) > time.monotonic():
             return None
         try:
+            asked, _ = self._refused.removed(replace(request, messages=mended(request.messages)))
+            asked = self._refused_tools.known_of(asked)
             async with asyncio.timeout(COUNT_PATIENCE):
-                asked = self._refused_tools.known_of(self._refused.removed(request)[0])
                 if count := tokens(await self._count(asked)):
                     return count
         except (ModelError, TimeoutError, ValueError, TypeError, LookupError) as error:
@@ -330,7 +366,9 @@ class HttpClient(ABC):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         """Yields the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once."""
+        request = replace(request, messages=mended(request.messages))
         reader, began, outcome = self._reader(), time.monotonic(), "given up"
+        step = StepFilter(request, replays_text=reader.replays_text)
         asked = {"gen_ai__operation__name": "chat", "gen_ai__request__model": request.model}
         call = tracing.begin(f"chat {request.model}", SpanKind.CLIENT, **asked, server__address=self._server.host)
         try:
@@ -339,23 +377,19 @@ class HttpClient(ABC):
             call.add_event("answers")
             logger.info("asked %s: it answers after %.2f s", request.model, time.monotonic() - began)
             try:
-                await _expect_stream(response, self._api_key)
                 if left_out.names or left_out.tools:
                     yield left_out
-                chunks = response.content.iter_any()
-                async for chunk in chunks:
-                    for event in reader.feed(chunk):
-                        yield event
-                    if reader.done:
-                        await _drain(chunks)
-                        break
+                async with aclosing(_pieces(response, reader)) as pieces:
+                    async for events in pieces:
+                        for event in step.pass_on(events):
+                            yield event
             except FAILURES as error:
                 if not reader.finished:  # else only the report of usage and the end mark are missing
                     raise failure(error, begun=True) from error
             finally:
                 response.release()
             outcome = "answered"
-            for event in reader.finish():
+            for event in step.pass_on(reader.finish()):
                 yield event
         except ModelError as refusal:
             understood = errors.with_count(refusal, request.counted)
@@ -376,8 +410,10 @@ class HttpClient(ABC):
             try:
                 response = await self._open(asked)
             except ModelError as refusal:
-                if refusal.code == "reasoning_refused" and not forgotten:
-                    sent, forgotten = without(sent, REASONING), (REASONING,)
+                if refusal.code == "reasoning_refused" and REASONING not in forgotten:
+                    sent, forgotten = without(sent, REASONING), (*forgotten, REASONING)
+                elif refusal.parameter == STREAM and sent.streaming:
+                    sent, forgotten = replace(sent, streaming=False), (*forgotten, STREAM)
                 elif not self._learn(asked, refusal):
                     fewer = self._refused_tools.without(sent, refusal)
                     if len(met) >= MAX_TOOL_REFUSALS or fewer == sent:
@@ -393,6 +429,21 @@ class HttpClient(ABC):
 
     async def close(self) -> None:
         await self._server.close()
+
+
+async def _pieces(response: ClientResponse, reader: StepReader) -> AsyncGenerator[Iterable[StepEvent], None]:
+    """The events of each piece of the body, up to the end of the answer; of one that is no stream all at once."""
+    chunks, begun = response.content.iter_any(), False
+    async for chunk in chunks:
+        if not begun and (beginning := chunk.lstrip(_BEFORE_CONTENT)):
+            begun = True
+            if reader.is_whole(response.headers.get("content-type", ""), beginning):
+                yield reader.read_whole(beginning + await whole(response))
+                return
+        yield reader.feed(chunk)
+        if reader.done:
+            await _drain(chunks)
+            return
 
 
 def tokens(value: Any) -> int:
@@ -417,17 +468,6 @@ def note_strange(what: str) -> None:
 def members(value: Any) -> dict[str, Any]:
     """Those of a JSON object that a provider may send; none where it sends something else."""
     return value if isinstance(value, dict) else {}
-
-
-async def _expect_stream(response: ClientResponse, api_key: str) -> None:
-    """Some servers answer 200 and JSON with an error in it; a wrong base URL answers with a page."""
-    if not response.headers.get("content-type", "").startswith(("application/json", "text/html")):
-        return  # servers that send events as plain text, or name no type at all, exist
-    try:
-        body = parse(await whole(response))
-    except ModelError:
-        body = {}
-    raise errors.from_event(body, api_key) if body.get("error") else errors.wrong_endpoint()
 
 
 def named(listed: Any, member: str = "data", name: str = "id") -> list[str]:

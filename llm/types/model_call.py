@@ -24,7 +24,10 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """`arguments` is the JSON text exactly as the model wrote it; it may be invalid."""
+    """`arguments` is the JSON text exactly as the model wrote it; it may be invalid, as may the name.
+
+    Adapters mend both when they send the call back, see `llm.step_filters.valid_calls`.
+    """
 
     id: str
     name: str
@@ -132,6 +135,8 @@ class ModelRequest:
     in JSON: of the type `json_object`, or `json_schema` with its schema. `window`: the tokens that prompt and answer
     may have together, for servers that want to be told; `left`: those that the prompt leaves; `counted`: those of the
     prompt with its tools by our count, which help to understand a refusal.
+    `streaming`: the answer is asked for piece by piece; some servers refuse that. `written_calls`: the model writes its
+    tool calls as text. `untagged_reasoning`: its text begins with reasoning that only a closing tag ends.
     `cache_key` is the same for requests that share a beginning; `cache_points`: after so many messages the provider is
     asked to keep what it has read. `previous_answer`: the provider is asked why its cache does not serve what it was
     sent before it gave the answer of this id; empty: there is none yet, but it will be asked; None: it is not asked.
@@ -156,13 +161,16 @@ class ModelRequest:
     cache_key: str = ""
     cache_points: tuple[int, ...] = ()
     previous_answer: str | None = None
+    streaming: bool = True
+    written_calls: bool = False
+    untagged_reasoning: bool = False
     needed_tools: frozenset[str] = frozenset()
 
 
 # Why a step ended. No end of an answer are: `length`, its greatest one, by the request's or the model's limit;
 # `context_window`, the model's is full; `pause`, the model wants to be asked on; `refusal`, the model's own;
-# `content_filter`, the provider's.
-FinishReason = Literal["stop", "tool_calls", "length", "context_window", "pause", "refusal", "content_filter"]
+# `content_filter`, the provider's; `other`, a reason that is not known for a good end, see `StepFinished.detail`.
+FinishReason = Literal["stop", "tool_calls", "length", "context_window", "pause", "refusal", "content_filter", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +181,11 @@ class TextDelta:
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextBecameReasoning:
+    """All text of this step so far was reasoning: a closing tag has come without an opening one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +278,9 @@ class Prices:
         return Expected(self.cost(prompt), self.cost(Usage(0, 1_000)), dearest + self.cost(Usage(0, answer)))
 
 
+STREAM = "stream"  # among `ParametersLeftOut`: the answer was asked for whole
+
+
 @dataclass(frozen=True, slots=True)
 class ParametersLeftOut:
     """The model refuses these parameters of the request, by their names in OpenAI's protocol, so they were not sent.
@@ -284,20 +300,29 @@ Changed = Literal["model", "system", "tools", "messages"]
 class StepFinished:
     """The last event of a step. `usage` is None when the provider reports none.
 
-    `reasoning`: what the provider wants back with the results of the step's tool calls. `cache_told`: it says what it
-    read from its cache, be it nothing. `answer`: its id of the answer, and `changed` what it says has changed since the
-    one that it was asked to compare with, where it says so.
+    `detail`: the provider's own word where the reason is `other`. `reasoning`: what the provider wants back with the
+    results of the step's tool calls. `cache_told`: it says what it read from its cache, be it nothing. `answer`: its id
+    of the answer, and `changed` what it says has changed since the one that it was asked to compare with.
     """
 
     reason: FinishReason
     usage: Usage | None = None
     reasoning: ReasoningState | None = None
+    detail: str = ""
     cache_told: bool = field(default=False, compare=False)
     answer: str = field(default="", compare=False)
     changed: Changed | None = field(default=None, compare=False)
 
 
-StepEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | ParametersLeftOut | StepFinished
+StepEvent = (
+    TextDelta
+    | ReasoningDelta
+    | TextBecameReasoning
+    | ToolCallStarted
+    | ToolCallDelta
+    | ParametersLeftOut
+    | StepFinished
+)
 
 
 @dataclass(frozen=True, slots=True)

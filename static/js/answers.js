@@ -112,9 +112,24 @@ export class Answer {
       case "REASONING_END":
         this.#part(event.part, "reasoning").dataset.state = "done";
         break;
+      case "TEXT_BECAME_REASONING":
+        this.tell.onDoing("thinking");
+        this.#becomeReasoning(event);
+        break;
       default:
         if (event.type.startsWith("TOOL_CALL_")) this.#tool(event);
     }
+  }
+
+  /** What was shown as text was reasoning. @param {WireEvent} event */
+  #becomeReasoning(event) {
+    const text = this.#there(event.part);
+    const next = text?.nextElementSibling ?? null;
+    text?.remove();
+    const part = this.#add("reasoning", event.part);
+    if (next) this.parts.insertBefore(part, next);
+    need(HTMLElement, "[data-text]", part).textContent = event.text;
+    part.dataset.state = "done";
   }
 
   /** @param {WireEvent} event */

@@ -81,7 +81,21 @@ def messages(events: list[Any]) -> list[dict[str, Any]]:
                 calls[event.tool_call_id]["arguments"] += event.delta
             case "TOOL_CALL_RESULT":
                 made[event.message_id] = {"role": "tool", "text": event.content, "call": event.tool_call_id}
+            case "MESSAGES_SNAPSHOT":
+                made = {each.id: _from_snapshot(each) for each in event.messages}
     return list(made.values())
+
+
+def _from_snapshot(message: Any) -> dict[str, Any]:
+    """A message that takes the place of what was told of it."""
+    if message.role == "assistant":
+        calls = [
+            {"id": call.id, "name": call.function.name, "arguments": call.function.arguments}
+            for call in message.tool_calls or ()
+        ]
+        return {"role": "assistant", "text": message.content or "", "calls": calls}
+    call = {"call": message.tool_call_id} if message.role == "tool" else {}
+    return {"role": message.role, "text": message.content, **call}
 
 
 def user(text: str, *steps: dict[str, Any]) -> dict[str, Any]:

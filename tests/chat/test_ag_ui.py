@@ -31,6 +31,7 @@ from llm.types.model_call import (
     ReasoningDelta,
     StepFinished,
     StepStarted,
+    TextBecameReasoning,
     TextDelta,
     ToolCall,
     ToolCallDelta,
@@ -118,6 +119,49 @@ def test_an_answer_with_a_thought_a_tool_and_a_source_is_said_in_the_protocol() 
     assert last.metadata == {"finish": "stop"}
     [usage] = last.usage
     assert (usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.cached_input_tokens) == (9, 4, 13, 3)
+
+
+def test_text_that_was_reasoning_is_taken_back_by_a_snapshot() -> None:
+    steps: list[LoopEvent] = [
+        StepStarted(1),
+        *CALLING,
+        StepFinished("tool_calls"),
+        *RUNNING,
+        ToolRunFinished(LOOK, "Waves.", False, {}),
+        StepStarted(2),
+        TextDelta("Let me "),
+        TextDelta("think."),
+        TextBecameReasoning(),
+        TextDelta("Waves."),
+        StepFinished("stop"),
+    ]
+    events = run_of(translation(), told(said(*steps), DONE))
+    assert not problems(events)
+    [snapshot] = [event for event in events if event.type.value == "MESSAGES_SNAPSHOT"]
+    assert [message.role for message in snapshot.messages] == ["assistant", "tool", "reasoning"]
+    call = {"id": "answer:c", "name": "look", "arguments": '{"at": "sea"}'}
+    assert messages(events) == [
+        {"role": "assistant", "text": "", "calls": [call]},
+        {"role": "tool", "text": "Waves.", "call": "answer:c"},
+        {"role": "reasoning", "text": "Let me think."},
+        {"role": "assistant", "text": "Waves.", "calls": []},
+    ]
+
+
+def test_a_snapshot_of_a_turn_takes_back_text_that_was_reasoning_meanwhile() -> None:
+    answer = said(StepStarted(1), TextDelta("Let me think."))
+    translating, wires = translation(), told(answer, None)
+    answer.add(TextBecameReasoning())
+    answer.add(TextDelta("Waves."))
+    answer.add(StepFinished("stop"))
+    rest = told(answer, DONE)
+    missed = {"type": "SNAPSHOT", "seq": 9, "message": TURN, "status": "running", "model": "m", "fallback": ""}
+    events = run_of(translating, [*wires, {**missed, "parts": answer.parts}, rest[-1]])
+    assert not problems(events)
+    assert [(each["role"], each["text"]) for each in messages(events)] == [
+        ("reasoning", "Let me think."),
+        ("assistant", "Waves."),
+    ]
 
 
 def test_what_a_thought_divides_are_paragraphs_of_one_message() -> None:

@@ -118,10 +118,12 @@ def test_a_model_that_calls_for_ever_is_made_to_answer_in_its_last_step(
     turn = person.caller.post(f"conversations/{place}/turns/", body)["turns"][0]
     person.caller.ended(turn["id"])
     cycles = bodies(application, mark)
-    assert len(cycles) == 6
-    assert [body.get("tool_choice") == "none" for body in cycles] == [False] * 5 + [True]
-    assert "last step" in cycles[-1]["messages"][-1]["content"]
-    assert "# Tools" not in cycles[-1]["messages"][0]["content"]
+    assert len(cycles) == 7
+    assert [body.get("tool_choice") == "none" for body in cycles] == [False] * 5 + [True, False]
+    for last in cycles[-2:]:
+        assert "last step" in last["messages"][-1]["content"]
+        assert "# Tools" not in last["messages"][0]["content"]
+    assert ["tools" in body for body in cycles] == [True] * 6 + [False]
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,16 @@ def test_reasoning_is_folded_away(page: Page) -> None:
     expect(thinking.get_by_text("First this, then that.")).to_be_visible()
 
 
+def test_text_that_was_reasoning_is_folded_away_while_the_answer_is_written(page: Page) -> None:
+    ask(page, "Think", text=f"First **this**.\n</think>\n\n{WORDS}", interval=0.05)
+    expect(answer(page).locator(".thinking [data-text]")).to_have_text("First **this**.")
+    expect(answer(page).locator(".prose")).to_contain_text("word3")
+    expect(answer(page)).to_have_attribute("data-status", "pending")
+    expect_complete(page)
+    expect(answer(page).locator(".prose")).to_have_text(WORDS)
+    expect(answer(page).locator(".thinking")).to_have_count(1)
+
+
 def test_a_message_that_could_not_be_sent_stays_in_the_field(visit: OpenBrowser) -> None:
     opened = visit()
     opened.expected = ["net::ERR_FAILED", "htmx:"]

@@ -210,6 +210,17 @@ def test_the_command_tests_the_connection() -> None:
         command("--base-url", "http://127.0.0.1:9/v1", "--test")
 
 
+def test_the_command_finds_out_that_tool_calls_are_written_as_text(scripted_model: ScriptedModel) -> None:
+    text = '<tool_call>{"name": "ready", "arguments": {}}</tool_call>'
+    name = scripted_model.set_script("writer", {"text": text, "streaming": "refused"})
+    save_model(provider=Provider.objects.create(name="Ours", base_url=scripted_model.openai_url), name=name)
+    said = command("--base-url", scripted_model.openai_url, "--test")
+    assert said.splitlines()[-1] == f"  {name}: 4,096 tokens (not known; give NAME:WINDOW), tool calls written as text"
+    model = Model.objects.get()
+    assert (model.tools, model.written_calls, model.whole_answers) == (True, True, True)
+    assert list(model.learnt_on) == ["whole_answers"]
+
+
 def test_the_connection_test_says_what_was_found_and_stores_it_when_told_to(admin_client: Client) -> None:
     with model_servers.litellm() as server:
         provider = provider_at(server)

@@ -57,7 +57,8 @@ async def test_a_request_is_sent_as_the_protocol_wants_it(connect: Connect, scri
     )
     function = {"name": "weather", "description": "Tells the weather.", "parameters": WEATHER.parameters}
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
-    wire_call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Huế"'}}
+    mended = json.dumps({"invalid_json": call.arguments}, ensure_ascii=False)
+    wire_call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": mended}}
     assert await sent(connect, scripted_model, request) == {
         "model": "scripted",
         "messages": [

@@ -183,9 +183,18 @@ class Answer:
             content.append({"type": "text", "text": text})
         for index, call in enumerate(self._step.tool_calls):
             identity = self._call_id(index)
-            arguments = json.loads(call_arguments(call))
+            arguments = _object(call_arguments(call))
             content.append({"type": "tool_use", "id": identity, "name": call["name"], "input": arguments})
         return {**self._head, "content": content, "stop_reason": self._stop_reason(), "usage": self._usage()}
+
+
+def _object(arguments: str) -> dict[str, Any]:
+    """The arguments of a call that comes whole; this protocol has no place for others."""
+    try:
+        value = json.loads(arguments)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def error(failure: Failure) -> dict[str, Any]:

@@ -51,6 +51,8 @@ class Answer:
 
     def whole(self) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": expected_text(self._step)}
+        if self._step.reasoning and self._body.get("think") is not False:
+            message["thinking"] = self._step.reasoning
         if self._step.tool_calls:
             message["tool_calls"] = [self._call(index) for index in range(len(self._step.tool_calls))]
         return self._last(message)
@@ -66,7 +68,7 @@ class Answer:
             "prompt_eval_count": (usage or {}).get("input", min(_tokens(self._body), window(self._body))),
             "eval_count": (usage or {}).get("output", len(self._pieces)),
         }
-        reason = self._step.finish if self._step.finish in ("length", "load", "unload") else "stop"
+        reason = self._step.finish if self._step.finish not in (None, "tool_calls") else "stop"
         return {
             **self._head,
             "message": message,

@@ -155,11 +155,16 @@ class Answer:
     def tail(self) -> bytes:
         if self._step.raw is not None:
             return b""
-        end = "response.incomplete" if self._step.finish in _INCOMPLETE else "response.completed"
+        end = "response.incomplete" if self._incomplete() else "response.completed"
         return self._opening + self._close() + _event({"type": end, "response": self.whole()})
 
+    def _incomplete(self) -> str | None:
+        """Why the response has no end: a reason that the protocol names, or one that it may name some day."""
+        finish = self._step.finish
+        return None if finish in (None, "stop", "tool_calls", "refusal") else _INCOMPLETE.get(finish, finish)
+
     def whole(self) -> dict[str, Any]:
-        reason = _INCOMPLETE.get(self._step.finish or "")
+        reason = self._incomplete()
         return {
             **self._head,
             "status": "incomplete" if reason else "completed",

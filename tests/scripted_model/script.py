@@ -52,6 +52,8 @@ class Step:
     with status 200 even where a stream was asked for. `limit_style`: how a prompt above `context_limit` is refused,
     "openai", "llamacpp", "anthropic", or a name in `refusals.TOO_LONG`; `image_limit`: the most images of a request.
     `early_headers`: they come at once, not with the first piece. `hangs_times`: the first so many requests get nothing.
+    `streaming`: the server "ignored" that a stream was asked for and answers whole, or "refused" it. `must_reason`: a
+    request that switches reasoning off is refused.
     """
 
     ttft: float = 0.0
@@ -72,6 +74,8 @@ class Step:
     context_limit: int | None = None
     limit_style: str | None = None
     image_limit: int | None = None
+    streaming: Literal["ignored", "refused"] | None = None
+    must_reason: bool = False
     raw: Sequence[Any] | None = None
     whole: Any = None
 

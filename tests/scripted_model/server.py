@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
-from . import anthropic_wire, dialects, ollama_wire, openai_wire, responses_wire, tool_rules
+from . import anthropic_wire, dialects, ollama_wire, openai_wire, peculiar, responses_wire, tool_rules
 from .caching import PromptCache
 from .connection import Connection, Exchange
 from .records import Records
@@ -129,10 +129,7 @@ class Server:
 
     async def _answer(self, exchange: Exchange, wire: ModuleType, dialect: str) -> None:
         body: Mapping[str, Any] = exchange.body
-        if said := wire.refusal(body):
-            await _fail(exchange, wire, Failure(400, said))
-            return
-        if refused := _refused_otherwise(wire, dialect, body):
+        if refused := _refusal(wire, dialect, body):
             await _fail(exchange, wire, refused)
             return
         read = responses_wire.conversation(body) if wire is responses_wire else dict(body)
@@ -145,7 +142,14 @@ class Server:
             code = "model_not_found" if wire is openai_wire else None
             await _fail(exchange, wire, Failure(404, f"The model `{body.get('model')}` does not exist.", code))
             return
-        chosen = self._with_cache(chosen, wire, body, prompt_tokens(read), dialect)
+        if refused := peculiar.refusal(chosen.step, wire, body):
+            await _fail(exchange, wire, refused)
+            return
+        await self._play(exchange, wire, self._with_cache(chosen, wire, body, prompt_tokens(read), dialect), dialect)
+
+    async def _play(self, exchange: Exchange, wire: ModuleType, chosen: Chosen, dialect: str) -> None:
+        body: Mapping[str, Any] = exchange.body
+        read = responses_wire.conversation(body) if wire is responses_wire else dict(body)
         step = chosen.step
         if await _refused(exchange, step, prompt_tokens(read), wire):
             return
@@ -156,7 +160,7 @@ class Server:
             await _fail(exchange, wire, step.error)
         elif step.whole is not None:
             await exchange.answer(200, step.whole)
-        elif body.get("stream"):
+        elif body.get("stream") and step.streaming != "ignored":
             await _stream(exchange, step, self._answer_of(wire, body, chosen, dialect))
         else:
             answer = self._answer_of(wire, body, chosen, dialect)
@@ -218,6 +222,13 @@ async def _count(exchange: Exchange, wire: ModuleType) -> None:
         return
     read = responses_wire.conversation(exchange.body) if wire is responses_wire else exchange.body
     await exchange.answer(200, {"input_tokens": prompt_tokens(read)})
+
+
+def _refusal(wire: ModuleType, dialect: str, body: Mapping[str, Any]) -> Failure | None:
+    """With what the server refuses the request, whatever its script says."""
+    if said := wire.refusal(body) or peculiar.calls_refusal(wire, body):
+        return Failure(400, said)
+    return _refused_otherwise(wire, dialect, body)
 
 
 async def _fail(exchange: Exchange, wire: ModuleType, failure: Failure) -> None:

@@ -74,9 +74,11 @@ class Command(BaseCommand):
                 self._test(provider)
         except ProductError as error:
             raise CommandError(error.detail) from error
-        named = dict(options["models"])
-        model_facts.read(provider, names=named, trying=True)
-        self._say(provider.models.filter(name__in=[*named, *options["forget"]]).order_by("name"))
+        names = list(dict(options["models"]))
+        if options["test"] and not names:
+            names = list(provider.models.values_list("name", flat=True))
+        model_facts.read(provider, names=names, trying=True)
+        self._say(provider.models.filter(name__in=[*names, *options["forget"]]).order_by("name"))
 
     def _test(self, provider: Provider) -> None:
         offered = test_connection(provider=provider)
@@ -97,7 +99,8 @@ class Command(BaseCommand):
                 note = f" ({model.window:,} in force, {learning.window_words(model)})"
             default = ", the default" if model.default else ""
             fallback = f", else {model.fallback}" if model.fallback else ""
-            self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}")
+            written = ", tool calls written as text" if model.written_calls else ""
+            self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}{written}")
 
 
 @transaction.atomic

@@ -1,0 +1,204 @@
+"""Tool calls that a model writes as text become calls, for models whose row says that they do so.
+
+Small models, and servers without a parser for a model's format, send calls as a part of the answer:
+
+* Hermes and Qwen: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`
+* Qwen3-Coder: `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>`
+* GLM: `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>`
+* Llama 3.x: `<function=NAME>{…}</function>`, `<|python_tag|>{"name": …, "parameters": {…}}`, or the object alone
+* Mistral: `[TOOL_CALLS][{"name": …, "arguments": {…}}]` and `[TOOL_CALLS]NAME[ARGS]{…}`
+* any of them: the object in a fenced block
+
+Text in such a form waits until the step has ended, or until its block has and was no call. Only tools of the request
+are called; anything else stays text.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llm.step_filters.valid_calls import is_plain, resolved_name
+from llm.types.model_call import TextDelta
+
+MAX_WAITING = 70_000  # characters, a little more than a call may have; longer text is passed on as text
+MAX_CALLS = 64  # of one step
+
+_MARKERS = ("<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]")
+_FENCE = "```"
+_LONGEST_MARKER = max(map(len, _MARKERS))
+_BEGINNING = re.compile("|".join(map(re.escape, (*_MARKERS, _FENCE))))
+_INFO = re.compile(r"[ \t]*[\w-]*[ \t]*\n?")  # of a fenced block
+_BLOCK = re.compile(
+    r"<tool_call>(?P<call>.*?)(?:</tool_call>|(?=<tool_call>)|\Z)"
+    r"|<function=(?P<name>[^>\s]+)>(?P<body>.*?)(?:</function>|\Z)"
+    r"|<\|python_tag\|>(?P<python>.*?)(?:<\|eom_id\|>|<\|eot_id\|>|\Z)"
+    r"|\[TOOL_CALLS\](?P<mistral>.*?)(?=\[TOOL_CALLS\]|\Z)"
+    r"|```[ \t]*[\w-]*[ \t]*\n?(?P<fenced>.*?)(?:```|\Z)",
+    re.DOTALL,
+)
+_FUNCTION = re.compile(r"<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL)
+_MISTRAL = re.compile(r"\s*([\w-]+)\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{)")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    name: str
+    arguments: str  # a JSON object
+
+
+def parse_calls(text: str, tools: Collection[str]) -> tuple[str, list[WrittenCall]]:
+    """The text without the calls of these tools that it holds, and the calls. All of the text where it holds none."""
+    bare = _of_json(text, tools)
+    if bare:
+        return "", bare
+    calls: list[WrittenCall] = []
+    kept, at = [], 0
+    for block in _BLOCK.finditer(text):
+        found = _of_block(block, tools)
+        if found and len(calls) + len(found) <= MAX_CALLS:
+            calls += found
+            kept.append(text[at : block.start()])
+            at = block.end()
+    return ("".join([*kept, text[at:]]).strip(), calls) if calls else (text, [])
+
+
+def _of_block(block: re.Match[str], tools: Collection[str]) -> list[WrittenCall]:
+    if (call := block["call"]) is not None:
+        return _of_json(call, tools) or _of_function(call, tools) or _of_glm(call, tools)
+    if (name := block["name"]) is not None:
+        return _named(name, _parameters(block["body"]), tools)
+    if (mistral := block["mistral"]) is not None:
+        named = _MISTRAL.match(mistral)
+        return _named(named[1], _object(mistral[named.end() :]), tools) if named else _of_json(mistral, tools)
+    if (python := block["python"]) is not None:
+        return _of_json(python, tools)
+    return _of_json(block["fenced"] or "", tools)
+
+
+def _of_json(text: str, tools: Collection[str]) -> list[WrittenCall]:
+    """The calls of a text that is nothing but JSON: an object, a list of objects, or several behind one another."""
+    values: list[Any] = []
+    at, text = 0, text.strip()
+    while at < len(text) and len(values) <= MAX_CALLS:
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return []
+        values += value if isinstance(value, list) else [value]
+        at = end + len(text[end:]) - len(text[end:].lstrip(" \t\r\n;,"))
+    calls = [call for value in values for call in _of_value(value, tools)]
+    return calls if len(calls) == len(values) else []
+
+
+def _of_value(value: Any, tools: Collection[str]) -> list[WrittenCall]:
+    if not isinstance(value, Mapping):
+        return []
+    if isinstance(function := value.get("function"), Mapping):
+        value = function
+    arguments = next((value[key] for key in ("arguments", "parameters", "args") if key in value), None)
+    if isinstance(arguments, str):
+        arguments = _object(arguments)
+    name = value.get("name") or (function if isinstance(function, str) else None)
+    return _named(name, arguments, tools)
+
+
+def _of_function(text: str, tools: Collection[str]) -> list[WrittenCall]:
+    calls = [_named(found[1], _parameters(found[2]), tools) for found in _FUNCTION.finditer(text)]
+    return [call for each in calls for call in each]
+
+
+def _of_glm(text: str, tools: Collection[str]) -> list[WrittenCall]:
+    name, *pairs = text.split("<arg_key>")
+    arguments: dict[str, Any] = {}
+    for pair in pairs:
+        key, _, value = pair.partition("</arg_key>")
+        arguments[key.strip()] = _value(value.partition("<arg_value>")[2].partition("</arg_value>")[0])
+    return _named(name.strip(), arguments, tools) if is_plain(name.strip()) else []
+
+
+def _parameters(body: str) -> Mapping[str, Any] | None:
+    if not body.strip():
+        return {}
+    given = {found[1]: _value(found[2]) for found in _PARAMETER.finditer(body)}
+    return given or _object(body)
+
+
+def _value(text: str) -> Any:
+    """What is valid JSON and no text is taken as such: these formats write numbers and lists without quotes."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return text if isinstance(value, str) else value
+
+
+def _object(text: str) -> Mapping[str, Any] | None:
+    try:
+        value, _ = _DECODER.raw_decode(text.strip() or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _named(name: Any, arguments: Any, tools: Collection[str]) -> list[WrittenCall]:
+    if not isinstance(name, str) or not isinstance(arguments, Mapping):
+        return []
+    name = resolved_name(name, tools)
+    return [WrittenCall(name, json.dumps(dict(arguments), ensure_ascii=False))] if name in tools else []
+
+
+class WrittenCallFilter:
+    """Feeds on the text of one step; gives the text, and in the end the calls of these `tools` that it held."""
+
+    def __init__(self, tools: Collection[str]) -> None:
+        self._tools = tools
+        self._waiting = ""
+        self._begun = False  # something but white space was passed on
+
+    def feed(self, text: str) -> Iterator[TextDelta]:
+        self._waiting += text
+        yield from self._say(self._undecided_from())
+
+    def flush(self) -> Iterator[TextDelta]:
+        """Passes on what waits, as text."""
+        yield from self._say(len(self._waiting))
+
+    def finish(self) -> tuple[str, list[WrittenCall]]:
+        """The text that is left, and the calls."""
+        waiting, self._waiting = self._waiting, ""
+        return parse_calls(waiting, self._tools)
+
+    def _undecided_from(self) -> int:
+        """How many characters can be passed on: those before a call, or before what may become one."""
+        text = self._waiting
+        if len(text) > MAX_WAITING:
+            return len(text)
+        if not self._begun and text.lstrip()[:1] in ("", "{", "["):
+            return 0
+        at = 0
+        while beginning := _BEGINNING.search(text, at):
+            if beginning[0] != _FENCE:
+                return beginning.start()
+            end = text.find(_FENCE, beginning.end())
+            if end < 0 or _of_json(_INFO.sub("", text[beginning.end() : end], count=1), self._tools):
+                return beginning.start()
+            at = end + len(_FENCE)  # a block that is no call
+        return len(text) - self._beginning_at_end(text[at:])
+
+    @staticmethod
+    def _beginning_at_end(text: str) -> int:
+        tail = text[-_LONGEST_MARKER:]
+        for length in range(len(tail), 0, -1):
+            if any(marker.startswith(tail[-length:]) for marker in (*_MARKERS, _FENCE)):
+                return length
+        return 0
+
+    def _say(self, length: int) -> Iterator[TextDelta]:
+        text, self._waiting = self._waiting[:length], self._waiting[length:]
+        if text:
+            self._begun = self._begun or bool(text.strip())
+            yield TextDelta(text)

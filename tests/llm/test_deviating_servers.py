@@ -1,0 +1,255 @@
+"""Servers that follow a protocol in their own way, over real HTTP, in each protocol where it occurs."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from llm.types.model_call import (
+    Message,
+    ParametersLeftOut,
+    ReasoningDelta,
+    ReasoningState,
+    Sampling,
+    StepEvent,
+    StepFinished,
+    TextBecameReasoning,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallStarted,
+    ToolDefinition,
+    Usage,
+)
+from tests.llm.conftest import Connect, asking, events_of, failure_after, text_of
+from tests.llm.test_openai_provider import WEATHER, chunk
+from tests.scripted_model import ScriptedModel
+
+KINDS = ("openai", "responses", "anthropic", "ollama")
+TASKS = ToolDefinition("list_tasks", "Lists tasks.", {"type": "object", "properties": {"date": {}}})
+
+
+def calls_of(events: list[StepEvent]) -> list[ToolCall]:
+    """The calls of a step, with their arguments put together."""
+    started = [event for event in events if isinstance(event, ToolCallStarted)]
+    return [
+        ToolCall(
+            each.id,
+            each.name,
+            "".join(e.arguments for e in events if isinstance(e, ToolCallDelta) and e.index == each.index),
+        )
+        for each in started
+    ]
+
+
+def reasoning_of(events: list[StepEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+
+
+async def sent(scripted_model: ScriptedModel) -> dict[str, Any]:
+    records = await asyncio.to_thread(scripted_model.finished)
+    body: dict[str, Any] = records[-1].body
+    return body
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("streaming", [None, "ignored"])
+async def test_reasoning_in_the_text_is_reasoning(connect: Connect, kind: str, streaming: str | None) -> None:
+    script = {"text": "<think>\nLet me see.\n</think>\n\nThe answer is 42.", "streaming": streaming}
+    events = await events_of(connect(kind), asking(script))
+    assert (reasoning_of(events), text_of(events)) == ("Let me see.", "The answer is 42.")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_reasoning_with_only_a_closing_tag_is_taken_back(connect: Connect, kind: str) -> None:
+    script = {"text": "Let me see.\n</think>\n\nThe answer is 42."}
+    events = await events_of(connect(kind), asking(script))
+    at = events.index(TextBecameReasoning())
+    assert (text_of(events[:at]), text_of(events[at:])) == ("Let me see.\n", "The answer is 42.")
+    known = await events_of(connect(kind), asking(script, untagged_reasoning=True))
+    assert (reasoning_of(known), text_of(known)) == ("Let me see.", "The answer is 42.")
+    off = Sampling(reasoning_effort="none")
+    plain = await events_of(connect(kind), asking({"text": "42."}, untagged_reasoning=True, sampling=off))
+    assert (reasoning_of(plain), text_of(plain)) == ("", "42.")
+
+
+@pytest.mark.parametrize("kind", ["responses", "anthropic"])
+async def test_text_that_was_reasoning_does_not_go_back_with_the_calls(connect: Connect, kind: str) -> None:
+    call = {"name": "weather", "arguments": {}}
+    script = {"reasoning": "Hm.", "text": "<think>SECRET</think>Wait.", "tool_calls": [call]}
+    events = await events_of(connect(kind), asking(script, tools=(WEATHER,)))
+    assert isinstance(events[-1], StepFinished)
+    assert (events[-1].reason, events[-1].reasoning) == ("tool_calls", None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_whole_answer_is_read_as_one_step(connect: Connect, scripted_model: ScriptedModel, kind: str) -> None:
+    call = {"id": "call_1", "name": "weather", "arguments": {"city": "Huế"}}
+    script = {"reasoning": "Hm.", "text": "Let me see.", "tool_calls": [call], "usage": {"input": 30, "output": 4}}
+    events = await events_of(connect(kind), asking({**script, "streaming": "ignored"}, tools=(WEATHER,)))
+    assert (reasoning_of(events), text_of(events)) == ("Hm.", "Let me see.")
+    assert [(each.name, json.loads(each.arguments)) for each in calls_of(events)] == [("weather", {"city": "Huế"})]
+    assert isinstance(events[-1], StepFinished)
+    assert (events[-1].reason, events[-1].usage) == ("tool_calls", Usage(30, 4))
+    assert (await sent(scripted_model))["stream"] is True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_server_that_refuses_to_stream_is_asked_for_the_whole_answer(
+    connect: Connect, scripted_model: ScriptedModel, kind: str
+) -> None:
+    events = await events_of(connect(kind), asking({"text": "Here I am.", "streaming": "refused"}))
+    assert events[0] == ParametersLeftOut(("stream",))
+    assert text_of(events) == "Here I am."
+    asked = await asyncio.to_thread(scripted_model.finished)
+    assert [(each.status, each.body["stream"]) for each in asked] == [(400, True), (200, False)]
+    events = await events_of(connect(kind), asking({"text": "Here I am.", "streaming": "refused"}, streaming=False))
+    assert text_of(events) == "Here I am." and ParametersLeftOut(("stream",)) not in events
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_json_that_is_no_answer_is_no_model(connect: Connect, kind: str) -> None:
+    for whole in ({"hello": "world"}, [1, 2], {"choices": [], "content": 7, "output": 7, "message": 7}):
+        _, error = await failure_after(connect(kind), asking({"whole": whole}))
+        assert (error.code, error.retryable) == ("malformed_stream", False)
+
+
+BROKEN = (
+    ToolCall("call_x", "functions.list_tasks", '{"date": "2026-1'),
+    ToolCall("call_x", "", "null"),
+    ToolCall("", "list_tasks<|channel|>commentary", '{"date": NaN}'),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_calls_go_back_as_every_server_takes_them(
+    connect: Connect, scripted_model: ScriptedModel, kind: str
+) -> None:
+    results = (
+        Message("tool", "One.", tool_call_id="call_x"),
+        Message("tool", "Two.", tool_call_id="call_x"),
+        Message("tool", "Three.", tool_call_id=""),
+    )
+    turn = (Message("assistant", tool_calls=BROKEN), *results)
+    messages = (Message("user", "Hello"), *turn, Message("assistant", "Well."), Message("user", "Again"), *turn)
+    request = asking(messages=(*messages, Message("user", "And now?")), tools=(TASKS,))
+    assert text_of(await events_of(connect(kind), request))
+    body = await sent(scripted_model)
+    if kind == "openai":
+        calls = [call for message in body["messages"] for call in message.get("tool_calls") or ()]
+        answered = [message["tool_call_id"] for message in body["messages"] if message["role"] == "tool"]
+        assert [call["id"] for call in calls] == answered
+        assert len(set(answered)) == 6
+        first = calls[0]["function"]
+        assert first["name"] == "functions_list_tasks"
+        assert json.loads(first["arguments"]) == {"invalid_json": '{"date": "2026-1'}
+        assert [json.loads(call["function"]["arguments"]) for call in calls[1:3]] == [
+            {"value": None},
+            {"invalid_json": '{"date": NaN}'},
+        ]
+
+
+@pytest.mark.parametrize("kind", ["responses", "anthropic"])
+async def test_reasoning_with_calls_that_no_server_takes_does_not_go_back(
+    connect: Connect, scripted_model: ScriptedModel, kind: str
+) -> None:
+    """Its items hold the calls as the model wrote them."""
+    call = ToolCall("c1", "functions.x", "{}")
+    items: dict[str, Any] = {
+        "responses": {"type": "function_call", "call_id": "c1", "name": call.name, "arguments": "{}", "id": "fc_1"},
+        "anthropic": {"type": "tool_use", "id": "c1", "name": call.name, "input": {}},
+    }
+    thought = Message("assistant", tool_calls=(call,), reasoning=ReasoningState((items[kind],)))
+    messages = (Message("user", "Hello"), thought, Message("tool", "Rain.", tool_call_id="c1"))
+    assert text_of(await events_of(connect(kind), asking(messages=messages, tools=(WEATHER,))))
+    assert "functions_x" in json.dumps(await sent(scripted_model))
+
+
+@pytest.mark.parametrize("kind", ["openai", "responses", "anthropic", "ollama"])
+async def test_calls_that_share_an_id_get_their_own(connect: Connect, kind: str) -> None:
+    calls = [{"id": "call_x", "name": "list_tasks", "arguments": {"date": day}} for day in ("20", "21")]
+    events = await events_of(connect(kind), asking({"tool_calls": calls}, tools=(TASKS,)))
+    found = calls_of(events)
+    assert [json.loads(each.arguments)["date"] for each in found] == ["20", "21"]
+    assert len({each.id for each in found}) == 2
+
+
+async def test_a_piece_without_id_and_name_goes_on_with_the_newest_call(connect: Connect) -> None:
+    """As DeepSeek's V4 comes out of some gateways (agno, issue 8880)."""
+
+    def piece(index: int, arguments: str, **begin: str) -> dict[str, Any]:
+        name = {"name": begin["name"]} if begin else {}
+        identity = {"id": begin["id"]} if begin else {}
+        return chunk({"tool_calls": [{"index": index, **identity, "function": {**name, "arguments": arguments}}]})
+
+    raw = [
+        piece(0, "", id="a", name="list_tasks"),
+        piece(0, '{"date": "20"}'),
+        piece(0, "", id="b", name="list_tasks"),
+        piece(1, '{"date": '),
+        piece(1, '"21"}'),
+        chunk({}, "tool_calls"),
+        "[DONE]",
+    ]
+    events = await events_of(connect("openai"), asking({"raw": raw}, tools=(TASKS,)))
+    assert calls_of(events) == [
+        ToolCall("a", "list_tasks", '{"date": "20"}'),
+        ToolCall("b", "list_tasks", '{"date": "21"}'),
+    ]
+
+
+async def test_pieces_of_two_calls_may_come_by_turns(connect: Connect) -> None:
+    def piece(index: int, **fields: Any) -> dict[str, Any]:
+        return chunk({"tool_calls": [{"index": index, **fields}]})
+
+    raw = [
+        piece(0, id="a", function={"name": "list_tasks", "arguments": ""}),
+        piece(1, id="b", function={"name": "list_tasks", "arguments": ""}),
+        piece(0, function={"arguments": '{"date": "20"}'}),
+        piece(1, function={"arguments": '{"date": "21"}'}),
+        chunk({}, "tool_calls"),
+    ]
+    events = await events_of(connect("openai"), asking({"raw": raw}, tools=(TASKS,)))
+    assert [json.loads(call.arguments)["date"] for call in calls_of(events)] == ["20", "21"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "finish"),
+    [
+        ("openai", "function_call_filter: MALFORMED_FUNCTION_CALL"),
+        ("openai", "other"),
+        ("responses", "a_reason_of_the_future"),
+        ("anthropic", "a_reason_of_the_future"),
+        ("ollama", "a_reason_of_the_future"),
+    ],
+)
+async def test_an_end_that_is_not_known_is_no_good_end(connect: Connect, kind: str, finish: str) -> None:
+    events = await events_of(connect(kind), asking({"text": "The three reasons are: first,", "finish": finish}))
+    assert isinstance(events[-1], StepFinished)
+    assert (events[-1].reason, events[-1].detail) == ("other", finish)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_calls_that_were_announced_and_did_not_come_are_no_good_end(connect: Connect, kind: str) -> None:
+    events = await events_of(connect(kind), asking({"text": "Let me look.", "finish": "tool_calls"}, tools=(TASKS,)))
+    assert isinstance(events[-1], StepFinished)
+    assert (events[-1].reason, events[-1].detail) == ("other", "tool_calls")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_calls_in_the_text_are_run_only_where_the_model_is_known_for_them(connect: Connect, kind: str) -> None:
+    text = 'Let me look.\n<tool_call>\n{"name": "list_tasks", "arguments": {"date": "20"}}\n</tool_call>'
+    plain = await events_of(connect(kind), asking({"text": text}, tools=(TASKS,)))
+    assert text_of(plain) == text and not calls_of(plain)
+    known = await events_of(connect(kind), asking({"text": text}, tools=(TASKS,), written_calls=True))
+    assert text_of(known).strip() == "Let me look."
+    assert calls_of(known) == [ToolCall("call_0", "list_tasks", '{"date": "20"}')]
+    assert isinstance(known[-1], StepFinished) and known[-1].reason == "tool_calls"
+
+
+@pytest.mark.parametrize(("key", "quoted"), [("x", True), ("max-1", True), ("maximum-secret", False)])
+async def test_a_short_key_is_not_cut_out_of_what_a_server_says(connect: Connect, key: str, quoted: bool) -> None:
+    said = "The maximum of max-1 experiments was exceeded. Key: maximum-secret."
+    _, error = await failure_after(connect("openai", api_key=key), asking({"error": {"status": 400, "message": said}}))
+    assert (said in error.detail) is quoted
+    assert ("maximum-secret" in error.detail) is quoted
