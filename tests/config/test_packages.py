@@ -69,13 +69,6 @@ def test_packages_import_in_one_direction() -> None:
     assert wrong(found) == []
 
 
-def test_no_package_has_too_many_modules() -> None:
-    inside: dict[Path, int] = defaultdict(int)
-    for path in modules(*apps()):
-        inside[path.parent] += path.name != "__init__.py"
-    assert {str(package.relative_to(ROOT)): count for package, count in inside.items() if count > MODULES} == {}
-
-
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
