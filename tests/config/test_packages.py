@@ -11,7 +11,6 @@ import pytest
 from tests.config.sources import apps, modules
 from tests.product import ROOT
 
-MODULES = 12  # in one package
 DJANGOS = ("management", "templatetags")  # folders that Django asks for belong to the package that holds them
 
 
