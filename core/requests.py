@@ -243,6 +243,8 @@ def query_names(view: APIView, method: str) -> set[str]:
     paginator = getattr(view, "pagination_class", None)
     if paginator is not None and operation != "retrieve":
         names |= {paginator.cursor_query_param, paginator.page_size_query_param} - {None}
+        for backend in getattr(view, "filter_backends", ()):
+            names |= {parameter["name"] for parameter in backend().get_schema_operation_parameters(view)}
     return names
 
 
