@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from _pytest.nodeid import NodeId
 from xdist.scheduler.loadgroup import LoadGroupScheduling
 from xdist.workermanage import WorkerController
 
@@ -58,16 +59,18 @@ def _place(item: pytest.Item, *, alone: bool) -> int:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Mark the groups before xdist reads them, and sort after pytest-django has sorted."""
+    """Name the groups, and sort after pytest-django has sorted."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
     for item in items:
         group = group_of(item)
         if group is None:
             continue
-        item.add_marker(pytest.mark.xdist_group(group))
+        if workers > 1:
+            # The scheduler reads the group behind the last "@". xdist 3.8 writes it where pytest 9.2 no longer looks.
+            item._id = NodeId.parse(f"{item.nodeid}@{group}")
         if not config.getoption("usepdb"):
             item.add_marker(pytest.mark.flaky(reruns=1))
     yield
-    workers = getattr(config, "workerinput", {}).get("workercount", 1)
     items.sort(key=partial(_place, alone=workers == 1))
 
 
