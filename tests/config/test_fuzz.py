@@ -22,7 +22,7 @@ from accounts.models import ApiToken, User
 from accounts.services import create_token
 from tests.config.household import Household
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "6"))  # of each kind for each operation
 CHECKS = [

@@ -18,6 +18,8 @@ from tests.core import pattern_inputs
 from tests.core.pattern_inputs import TrialPattern, as_json
 from tests.product import ROOT
 
+pytestmark = pytest.mark.process
+
 METHODS = ("search", "match", "fullmatch", "finditer")
 SAME = {"sub": "finditer", "subn": "finditer", "split": "finditer", "findall": "finditer"}
 # Patterns that are not linear, or need not be: what they are applied to has a greatest length, by the code beside them.
