@@ -37,7 +37,7 @@ _NAMED_END = rf"<\s{{0,4}}/\s{{0,4}}(?:{_NAME})\s{{0,4}}>"
 _OPENING = re.compile("|".join((_NAMED_OPENING, *map(re.escape, _MARKS))), re.IGNORECASE)
 # The beginning of a tag, up to the end of a piece.
 _BEGUN = re.compile(r"<\s{0,4}(?P<slash>/?)\s{0,4}(?P<name>[a-z:]{0,12})(?P<rest>[^<>]*)", re.IGNORECASE)
-_TAG_NAME = re.compile(rf"<\s*/?\s*({_NAME})\b", re.IGNORECASE)
+_TAG_NAME = re.compile(rf"<\s{{0,4}}/?\s{{0,4}}({_NAME})\b", re.IGNORECASE)
 _INVISIBLE = " \t\r\n\f\v\ufeff\u200b\u2060"  # before a tag: white space, a byte order mark, zero width
 _SIGNS = ("<", "[", "◁")  # with which tags begin
 _QUOTES = tuple("`\"'")  # around a tag that is mentioned
