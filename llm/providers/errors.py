@@ -271,6 +271,15 @@ def says_error(body: Mapping[str, Any]) -> bool:
     return "choices" not in body and any(isinstance(body.get(name), str) and body[name] for name in _MESSAGES)
 
 
+def of_list(body: bytes) -> Mapping[str, Any] | None:
+    """Return the error that stands in a JSON list; None where the body is no such list."""
+    try:
+        first = next(iter(json.loads(body)), None)
+    except (ValueError, RecursionError):
+        return None
+    return first if isinstance(first, Mapping) and says_error(first) else None
+
+
 def _innermost(body: Any) -> Any:
     """Return the error in a body: servers and gateways wrap it in objects and lists."""
     for _ in range(MAX_INSIDE):
