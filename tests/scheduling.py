@@ -7,14 +7,16 @@ Kinds of tests, by their markers:
 - `slow`: runs in one process, but takes too long for `make test`.
 - `smoke`: also runs in `make test`, whatever its other markers are.
 
-1. `pytest_collection_modifyitems` gives each test its group and each test with processes a second try.
-2. Under xdist, `Scheduling` gives all tests of a group to one worker.
+1. `pytest_collection_modifyitems` gives each test its group and its place, and each test with processes a second try.
+2. Under xdist, `Scheduling` gives all tests of a group to one worker, and the others in their order.
 3. The worker with the running product takes no other tests after them, because the product changes rows by itself.
 
 A test that passed at its second try is listed with its trace at the end of the run. The fourth failure of a run is not
 tried again (`--max-suite-reruns` in pyproject.toml).
 """
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -33,16 +35,30 @@ def group_of(item: pytest.Item) -> str | None:
     return PROCESS if item.get_closest_marker("process") else None
 
 
-def _place(item: pytest.Item) -> int:
-    """Return when a test runs in its process. Browser tests are last because Playwright leaves an event loop behind."""
-    if item.get_closest_marker("browser"):
-        return 3
-    return {None: 0, PROCESS: 1, PRODUCT: 2}[group_of(item)]
+def _needs_workspace(item: pytest.Item) -> bool:
+    """Return whether a test needs the committed rows of the fixture `workspace`. `server` asks for it as it runs."""
+    return not {"workspace", "server"}.isdisjoint(getattr(item, "fixturenames", ()))
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups afterwards
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=_place)
+def _place(item: pytest.Item, *, alone: bool) -> int:
+    """Return when a test runs.
+
+    Tests without the rows of `workspace` come first: some want an empty database. With several workers the tests of the
+    running product come before them, because one worker needs most of the run for them. In one process these come last:
+    worker and beat change rows by themselves, and Playwright leaves an event loop behind.
+    """
+    group = group_of(item)
+    if group == PRODUCT:
+        first = 3 if alone else -2
+        return first + (item.get_closest_marker("browser") is not None)
+    if group == PROCESS:
+        return 1
+    return 2 if _needs_workspace(item) else 0
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Mark the groups before xdist reads them, and sort after pytest-django has sorted."""
     for item in items:
         group = group_of(item)
         if group is None:
@@ -50,6 +66,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.xdist_group(group))
         if not config.getoption("usepdb"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+    yield
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items.sort(key=partial(_place, alone=workers == 1))
 
 
 class Scheduling(LoadGroupScheduling):

@@ -312,7 +312,7 @@ def test_answers_side_by_side_keep_each_others_samples(committed: None) -> None:
 def test_every_window_without_proof_is_dropped_by_the_migration(model: Model) -> None:
     statements = [
         operation.sql
-        for operation in import_module("llm.migrations.0017_proof_of_windows").Migration.operations
+        for operation in import_module("llm.migrations.0018_proof_of_windows").Migration.operations
         if "UPDATE llm_model" in str(getattr(operation, "sql", ""))
     ]
     Model.objects.filter(pk=model.pk).update(learnt_window=2_048)
