@@ -22,7 +22,7 @@ class Overflow:
     """A prompt was too long. `limit` and `requested`: tokens that the refusal names, if it does.
 
     `of_account`: the limit is one of tokens a minute. It belongs to the account, not to the model's window.
-    `proven`: the words say that the numbers count tokens of a prompt. Otherwise they may be of something else.
+    `proven`: the numbers count the prompt. Otherwise they may be of a field that the words speak of.
     """
 
     limit: int | None = None
@@ -60,6 +60,7 @@ _LIMITS = tuple(
         rf"token count of \d+ exceeds the limit of {_NUMBER}",  # GitHub Copilot
         rf"input tokens exceed the configured limit of {_NUMBER}",  # OpenAI, Azure
         rf"max(?:imum)? sequence length (?:is |of )?{_NUMBER}",  # SambaNova, Cerebras
+        rf"(?:prompt|input) (?:length|size|token count) \d+ exceeds (?:the )?(?:limit )?(?:of )?{_NUMBER}",
         rf"prompt length \d+ exceeds (?:the )?max(?:imum)? (?:prompt |input )?length:? {_NUMBER}",  # Databricks
     )
 )
@@ -69,7 +70,7 @@ _WORDS = re.compile(
     r"|prompt (?:is )?too long|(?:in|the )?prompt exceeds max length|input is too long|input length too long"
     r"|exceeds? (?:the |this model'?s? |your )?(?:available |max(?:imum)? (?:allowed )?|model'?s? )*"
     r"(?:context|prompt length|input length|sequence length)"
-    r"|context (?:size|length|window) (?:has been |was |is )?exceed(?:ed|s)|exceed context limit"
+    r"|context (?:size|length|window)(?: limit)? (?:has been |was |is )?exceed(?:ed|s)|exceed context limit"
     r"|input (?:\(\d+ tokens\) )?is too large to process"  # llama.cpp, of what it embeds and ranks
     r"|(?:greater|longer) than the (?:model'?s )?context length"  # LM Studio, Together
     r"|cannot truncate prompt with n_keep"  # LM Studio
@@ -134,6 +135,10 @@ _OF_FORM = re.compile(
     r"\bjson\b|unexpected (?:token|character|end)|unterminated|\bline \d+|\bcolumn \d+|at (?:char|position)"
     r"|(?:array|string) too long",
     re.IGNORECASE,
+)
+# Of some field of the request, so that its numbers prove nothing unless it speaks of the prompt or of tokens.
+_OF_FIELD = re.compile(
+    r"must be|invalid|\b(?:parameter|field|value|argument|property|id|name|too (?:long|many))\b", re.I
 )
 _OF_TOKENS = re.compile(r"\btokens?\b|context|\bprompt\b|\bn_ctx", re.IGNORECASE)
 _AT_LIMIT = re.compile(
@@ -203,7 +208,8 @@ def overflow_by_numbers(message: str, counted: int) -> Overflow | None:
     stated = [value for value, at_limit in smaller.items() if at_limit]
     candidates = stated or list(smaller)
     limit = candidates[0] if len(candidates) == 1 and stated else None
-    return Overflow(limit, requested, proven=bool(_OF_TOKENS.search(message) or _OF_PROMPT.search(message)))
+    of_prompt = _OF_TOKENS.search(message) or _OF_PROMPT.search(message)
+    return Overflow(limit, requested, proven=bool(of_prompt or not _OF_FIELD.search(message)))
 
 
 def _account_overflow_by_count(message: str, counted: int) -> Overflow | None:

@@ -7,7 +7,6 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html.
 import asyncio
 import json
 import logging
-import re
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -23,6 +22,7 @@ from opentelemetry.trace import SpanKind
 from core.errors import ModelError
 from core.logs import tracing
 from core.logs.metrics import CALLS
+from core.sound import sound
 from llm.providers import errors
 from llm.providers.connection import FAILURES, Connection, failure, whole
 from llm.providers.tool_refusals import RefusedTools
@@ -48,11 +48,8 @@ MOST_TOKENS = 2**31 - 1  # of a count that is believed; it is what a column of t
 
 logger = logging.getLogger(__name__)
 
-# Escapes that parse but cannot be stored or sent: NUL (PostgreSQL refuses it) and surrogates, which may be unpaired.
-_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BEFORE_CONTENT = BYTE_ORDER_MARK + b" \t\r\n"  # a byte order mark and white space
-_UNSOUND = re.compile("[\x00\ud800-\udfff]")
 
 
 def _is_object(line: bytes) -> bool:
@@ -120,18 +117,9 @@ def parse(payload: bytes) -> dict[str, Any]:
         raise errors.malformed() from error
     if not isinstance(value, dict):
         raise errors.malformed()
-    if _SUSPECT.search(payload):
-        return {key: _sound(item) for key, item in value.items()}
-    return value
-
-
-def _sound(value: Any) -> Any:
-    if isinstance(value, str):
-        return _UNSOUND.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [_sound(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _sound(item) for key, item in value.items()}
+    if b"\\u" in payload:
+        sounded: dict[str, Any] = sound(value)
+        return sounded
     return value
 
 

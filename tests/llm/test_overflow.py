@@ -73,6 +73,8 @@ WORDINGS = [
     (400, {"errors": [{"code": "invalid", "message": "3757 tokens cannot exceed the total tokens limit 3000"}]}, 3_000),
     (400, said("Reduce the length of the messages. Current length is 3757 while limit is 3000"), 3_000),
     (400, said("Provider returned error", metadata={"raw": json.dumps(said("maximum context length is 3000"))}), 3_000),
+    (400, {"errors": [{"message": "AiError: context window limit exceeded", "code": 5021}]}, None),
+    (422, {"detail": "Prompt length 20000 exceeds 15000"}, 15_000),
     (400, {"base_resp": {"status_code": 2013, "status_msg": "context window exceeds limit"}}, None),
     (400, {"error": said("prompt is too long: 3757 tokens > 3000 maximum")}, 3_000),
 ]  # fmt: skip
