@@ -28,7 +28,7 @@ READ_WHOLE = 0.85  # share of our count from which a prompt counts as read whole
 # The three-call proof.
 SAME_COUNT = 0.01
 GROWTH = 1.2
-SAME_GROWTH = 0.25  # share of a report by which it may differ from what was new in a prompt
+NEW_AT_LEAST = 0.75  # share of a report; where a prompt has grown by that, the report may be of the new part
 CALLS = 3
 LEAST_WINDOW = 2_048  # tokens; no server in use has less, so a smaller count is none of a window
 
@@ -193,12 +193,10 @@ def _same_counts(calls: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]] 
 def _counts_growth(calls: Sequence[tuple[int, int]]) -> bool:
     """Return whether most reports may be of what was new in a prompt, as servers report whose cache had the rest.
 
-    Such a server reports the same number again and again where all messages of a conversation are about as long.
+    Such a server reports the same number again and again where all messages of a conversation are about as long. Its
+    cache may hold the answers, too, so that a prompt grows by more than is reported.
     """
-    new = [
-        abs(counted - before - reported) <= SAME_GROWTH * reported
-        for (before, _), (counted, reported) in pairwise(calls)
-    ]
+    new = [counted - before >= NEW_AT_LEAST * reported for (before, _), (counted, reported) in pairwise(calls)]
     return 2 * sum(new) >= len(new)
 
 

@@ -204,9 +204,18 @@ class ThoughtFilter:
                     return None, 0, behind - at + 1
                 if self._rest[behind : behind + 1] == quote:
                     continue
+            if self._assumed and self._is_in_code(at):
+                continue
             if self._exact in ("", _name_of(closing[0])) or not self._is_mentioned(at):
                 return at, behind, 0
         return None, 0, 0
+
+    def _is_in_code(self, at: int) -> bool:
+        """Whether a block of code is open at a tag; a model that was assumed to reason may have answered at once."""
+        if self._mentions == MAX_MENTIONS:
+            return False
+        self._mentions += 1
+        return len(_FENCE.findall("".join(self._passed) + self._rest[:at])) % 2 == 1
 
     def _is_mentioned(self, at: int) -> bool:
         """Whether a tag of another name than the one that opened stands within a sentence."""

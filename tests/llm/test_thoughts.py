@@ -87,6 +87,12 @@ def test_a_model_known_for_it_that_has_not_reasoned_has_answered() -> None:
     assert read("The answer.", 4, begins_inside=True)[1] == "The answer."
 
 
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_code_in_the_answer_of_such_a_model_ends_no_reasoning(size: int) -> None:
+    text = "Here:\n```\n<think>x</think>\n```\nDone."
+    assert read(text, size, begins_inside=True)[1] == text
+
+
 def test_a_first_piece_that_begins_no_tag_is_passed_on_at_once() -> None:
     thoughts = ThoughtFilter()
     assert list(thoughts.feed("The")) == [TextDelta("The")]
