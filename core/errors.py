@@ -72,7 +72,7 @@ class ModelError(ProductError):
     one. `message`: the provider's own words, which nobody is shown; they may be judged again with what was sent.
 
     Of `context_too_long`: `requested` are the tokens that the provider says it was sent; `of_account` that the limit is
-    one of tokens a minute, not of the model.
+    one of tokens a minute, not of the model; `proven` that its numbers count the prompt, not something else.
 
     `refused_tools`: the provider's words about tools that it refused, names and their numbers in the request;
     `most_tools`: the number of tools that it takes, if it named one.
@@ -99,6 +99,7 @@ class ModelError(ProductError):
         self.message = ""
         self.requested: int | None = None
         self.of_account = False
+        self.proven = True
 
     @property
     def unavailable(self) -> bool:

@@ -97,7 +97,7 @@ def names_the_window(refusal: ModelError, counted: int, answer: int) -> bool:
 
     `counted`: tokens of the prompt by our count; `answer`: the longest answer that was asked for beside it.
     """
-    if refusal.limit is None or refusal.limit < SMALLEST_WINDOW or refusal.of_account:
+    if refusal.limit is None or refusal.limit < SMALLEST_WINDOW or refusal.of_account or not refusal.proven:
         return False
     most = max(refusal.requested or 0, round(GREATEST_RATIO * counted), counted + answer)
     return refusal.limit <= most

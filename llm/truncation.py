@@ -7,6 +7,7 @@ vocabulary that needs fewer tokens. So a low count is a suspicion, and only the 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from llm.types.model_call import Allocated, Usage
@@ -27,6 +28,7 @@ READ_WHOLE = 0.85  # share of our count from which a prompt counts as read whole
 # The three-call proof.
 SAME_COUNT = 0.01
 GROWTH = 1.2
+NEW_AT_LEAST = 0.75  # share of a report; where a prompt has grown by that, the report may be of the new part
 CALLS = 3
 LEAST_WINDOW = 2_048  # tokens; no server in use has less, so a smaller count is none of a window
 
@@ -161,7 +163,8 @@ class ReportedCounts:
 
         At least three calls have the same reported count, within 1 %, though each prompt was at least 20 % longer than
         the one before by our count, and nothing larger was reported since the first of them. It is none where a much
-        longer prompt was read whole before.
+        longer prompt was read whole before, where the first prompt is too short for it, or where the reports may be of
+        what was new in each prompt.
         """
         for start in range(len(self.calls) - CALLS, -1, -1):
             proof = _same_counts(self.calls[start:])
@@ -182,7 +185,19 @@ def _same_counts(calls: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]] 
         if same and counted >= GROWTH * proof[-1][0]:
             proof.append((counted, reported))
     grown = len(proof) >= CALLS and calls[0][1] >= LEAST_WINDOW
-    return proof if grown and most < proof[-1][0] else None
+    if not grown or most >= proof[-1][0] or GREATEST_RATIO * proof[0][0] < calls[0][1] or _counts_growth(calls):
+        return None
+    return proof
+
+
+def _counts_growth(calls: Sequence[tuple[int, int]]) -> bool:
+    """Return whether most reports may be of what was new in a prompt, as servers report whose cache had the rest.
+
+    Such a server reports the same number again and again where all messages of a conversation are about as long. Its
+    cache may hold the answers, too, so that a prompt grows by more than is reported.
+    """
+    new = [counted - before >= NEW_AT_LEAST * reported for (before, _), (counted, reported) in pairwise(calls)]
+    return 2 * sum(new) >= len(new)
 
 
 @dataclass(frozen=True, slots=True)

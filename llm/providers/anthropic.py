@@ -20,11 +20,11 @@ from core.errors import ModelError
 from llm.providers import EFFORTS, errors
 from llm.providers.call_ids import CallIds
 from llm.providers.connection import Connection
+from llm.providers.finish_reasons import finish_reason
 from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, named, parse, tokens
 from llm.step_filters.valid_calls import is_plain, json_object
 from llm.types.model_call import (
     Changed,
-    FinishReason,
     Message,
     ModelRequest,
     ReasoningDelta,
@@ -45,16 +45,6 @@ _THINKING = ("thinking", "redacted_thinking")
 # Models that think without being asked to: those from 5.5 on. They show it only where a summary is asked for.
 _THINKS_ALWAYS = re.compile(r"claude-\w+-(?:5[-.][1-9]|[6-9])(?:\b|-)")
 _THINKS_BETWEEN_TOOLS = re.compile(r"claude-sonnet-5[-.]5")  # the least that it can be asked for
-_REASONS: dict[str, FinishReason] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "stop": "stop",  # of gateways that translate from OpenAI's protocol
-    "max_tokens": "length",
-    "model_context_window_exceeded": "context_window",
-    "tool_use": "tool_calls",
-    "refusal": "refusal",
-    "pause_turn": "pause",
-}
 # Why its cache could not serve what it had read before; the other reasons say that it cannot tell.
 _CHANGED: dict[str, Changed] = {
     "model_changed": "model",
@@ -359,7 +349,8 @@ class AnthropicReader(StepReader):
             index = self._calls[event["index"]] = len(self._calls)
             yield ToolCallStarted(index, str(block.get("id") or f"call_{index}"), str(block.get("name") or ""))
         if block.get("input"):
-            yield from self._piece(event["index"], json.dumps(block["input"]))
+            text = block["input"] if isinstance(block["input"], str) else json.dumps(block["input"])
+            yield from self._piece(event["index"], text)
         elif block["type"] == "text" and block.get("text"):
             yield TextDelta(block["text"])
         elif block["type"] == "thinking" and block.get("thinking"):
@@ -369,7 +360,7 @@ class AnthropicReader(StepReader):
         delta, place = event["delta"], event["index"]
         match delta["type"]:
             case "text_delta":
-                self._blocks[place]["text"] += delta["text"]
+                self._blocks.setdefault(place, {"type": "text", "text": ""})["text"] += delta["text"]
                 yield TextDelta(delta["text"])
             case "thinking_delta":
                 self._blocks[place]["thinking"] += delta["thinking"]
@@ -400,7 +391,7 @@ class AnthropicReader(StepReader):
     def _close(self) -> Iterator[StepEvent]:
         usage = self._usage()
         told = "cache_read_input_tokens" in self._counts
-        reason = _REASONS.get(self._reason or "end_turn", "other")
+        reason = finish_reason(self._reason or "end_turn")
         detail = (self._reason or "")[:LONGEST_DETAIL] if reason == "other" else ""
         yield StepFinished(
             reason,

@@ -253,29 +253,80 @@ def _words(body: Any, depth: int = 0) -> str:
     return ""
 
 
+# Members in which servers say what is wrong: most; Jina and FastAPI's; Baidu; many in China; MiniMax; Apigee.
+_MESSAGES = ("message", "detail", "error_msg", "error_message", "errorMessage", "msg", "status_msg", "faultstring")
+_CODES = ("code", "error_code", "status_code")
+# Members that hold the error: Mistral; Cloudflare and watsonx; MiniMax; Apigee.
+_INSIDE = ("error", "message", "errors", "base_resp", "fault")
+MAX_INSIDE = 4  # errors in one another
+
+
+def says_error(body: Mapping[str, Any]) -> bool:
+    """Return whether a JSON object that is no answer is an error, as far as it can be told from its form."""
+    inside = body.get("base_resp")
+    if isinstance(inside, Mapping) and inside.get("status_code"):
+        return True
+    if body.get("error") or body.get("errors") or body.get("fault") or body.get("object") == "error":
+        return True
+    return "choices" not in body and any(isinstance(body.get(name), str) and body[name] for name in _MESSAGES)
+
+
+def of_list(body: bytes) -> Mapping[str, Any] | None:
+    """Return the error that stands in a JSON list; None where the body is no such list."""
+    try:
+        first = next(iter(json.loads(body)), None)
+    except (ValueError, RecursionError):
+        return None
+    return first if isinstance(first, Mapping) and says_error(first) else None
+
+
+def _innermost(body: Any) -> Any:
+    """Return the error in a body: servers and gateways wrap it in objects and lists."""
+    for _ in range(MAX_INSIDE):
+        if isinstance(body, list):
+            body = body[0] if body else None  # Google's compatible endpoint
+        if not isinstance(body, Mapping):
+            return body
+        inside = next((body[name] for name in _INSIDE if isinstance(body.get(name), Mapping | list)), None)
+        if inside is None:
+            text = body.get("error")
+            return text if isinstance(text, str) and not isinstance(body.get("message"), str) else body
+        body = inside
+    return body
+
+
 def _report(body: Any, status: int | None) -> _Report:
-    if isinstance(body, list):
-        body = body[0] if body else None  # Google's compatible endpoint
-    error = body.get("error", body) if isinstance(body, Mapping) else body
-    if isinstance(error, Mapping) and isinstance(error.get("message"), Mapping):
-        error = error["message"]  # Mistral
+    error = _innermost(body)
     if isinstance(error, Mapping) and isinstance(error.get("detail"), list):
         return _invalid_fields(error["detail"], status)
     if not isinstance(error, Mapping):
         said = error if isinstance(error, str) else ""
         return _Report(said, "", "", None, status, _parameter(said, None, None))
-    code, kind, limit = error.get("code"), error.get("type"), error.get("n_ctx")
+    code = next((error[name] for name in _CODES if error.get(name)), None)
+    kind, limit = error.get("type"), error.get("n_ctx")
     details = error.get("details")
     detail = details.get("error_code") if isinstance(details, Mapping) else None
-    message = error.get("message", error.get("detail"))  # Jina, and FastAPI's servers
+    message = next((error[name] for name in _MESSAGES if isinstance(error.get(name), str)), "")
+    message = " ".join(text for text in (message, _upstream(error.get("metadata"))) if text)
     return _Report(
-        message if isinstance(message, str) else "",
+        message,
         " ".join(str(name) for name in (code, kind, detail) if name),
         str(kind or code or ""),
         limit if isinstance(limit, int) else None,
         code if status is None and isinstance(code, int) else status,
-        _parameter(message if isinstance(message, str) else "", error.get("param"), code),
+        _parameter(message, error.get("param"), code),
     )
+
+
+def _upstream(metadata: Any) -> str:
+    """Return what the provider behind OpenRouter has said; its own message is “Provider returned error” then."""
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    if not isinstance(raw, str):
+        return ""
+    try:
+        return _report(json.loads(raw), None).message or raw
+    except (ValueError, RecursionError):
+        return raw
 
 
 def _parameter(message: str, named: Any, code: Any) -> str:
@@ -324,18 +375,20 @@ def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelEr
 def with_count(error: ModelError, counted: int | None) -> ModelError:
     """Return the error as a prompt that is too long where its numbers say so, of a prompt of `counted` tokens by our
     count; else the error itself."""
-    if counted is None or error.code not in _UNCLEAR or not error.message:
+    without_limit = error.code == "context_too_long" and error.limit is None
+    if counted is None or not (error.code in _UNCLEAR or without_limit) or not error.message:
         return error
     overflow = overflow_by_numbers(error.message, counted)
     if overflow is None:
         return error
     # What is refused as too much for now is no limit of the model.
-    return _too_long(replace(overflow, of_account=error.code == "rate_limited"), error.message)
+    of_account = overflow.of_account or error.code == "rate_limited"
+    return _too_long(replace(overflow, of_account=of_account), error.message)
 
 
 def _too_long(overflow: Overflow, message: str) -> ModelError:
     error = _error("context_too_long", limit=overflow.limit, message=message)
-    error.requested, error.of_account = overflow.requested, overflow.of_account
+    error.requested, error.of_account, error.proven = overflow.requested, overflow.of_account, overflow.proven
     return error
 
 

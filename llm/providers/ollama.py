@@ -15,11 +15,11 @@ from aiohttp import ClientResponse
 from core.errors import ModelError
 from llm.providers import errors, local_servers
 from llm.providers.connection import Connection
+from llm.providers.finish_reasons import finish_reason
 from llm.providers.streaming import LONGEST_DETAIL, MAX_EVENT, HttpClient, StepReader, named, parse, tokens
 from llm.step_filters.valid_calls import json_object
 from llm.types.model_call import (
     Allocated,
-    FinishReason,
     Message,
     ModelRequest,
     ReasoningDelta,
@@ -33,7 +33,6 @@ from llm.types.model_call import (
     Usage,
 )
 
-_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 _NO_ANSWER = ("load", "unload")  # the server has only loaded the model, or let go of it
 _THINK: dict[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "high", "max": "high"}
 
@@ -153,13 +152,6 @@ class Lines:
         return [rest] if rest.strip() else []
 
 
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
 class OllamaReader(StepReader):
     decoder = Lines
 
@@ -176,13 +168,6 @@ class OllamaReader(StepReader):
     def is_whole(self, content_type: str, beginning: bytes) -> bool:
         """Each line of a stream is an object here, so only the content type tells."""
         return content_type.startswith(("application/json", "text/html")) or beginning.startswith((b"[", b"<"))
-
-    def read_whole(self, body: bytes) -> list[StepEvent]:
-        """Some proxies say that the lines of a stream are one object."""
-        lines = body.split(b"\n")
-        if len(lines) > 1 and all(not line.strip() or _is_object(line) for line in lines):
-            return [event for line in lines if line.strip() for event in self._events(line)]
-        return super().read_whole(body)
 
     def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
         yield from self._message(answer["message"])
@@ -207,14 +192,16 @@ class OllamaReader(StepReader):
             function, index = call["function"], self._calls
             self._calls += 1
             yield ToolCallStarted(index, str(call.get("id") or f"call_{index}"), str(function.get("name") or ""))
-            yield ToolCallDelta(index, json.dumps(function.get("arguments") or {}, ensure_ascii=False))
+            arguments = function.get("arguments") or {}
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            yield ToolCallDelta(index, text)
 
     def _close(self) -> Iterator[StepEvent]:
         last = self._last or {}
         if last.get("done_reason") in _NO_ANSWER:
             raise errors.cut()
         said = str(last.get("done_reason") or "stop")
-        reason = _REASONS.get(said, "other")
+        reason = finish_reason(said)
         detail = said[:LONGEST_DETAIL] if reason == "other" else ""
         state = None
         if self._calls:

@@ -15,11 +15,12 @@ from core.errors import ModelError
 from llm.providers import errors, local_servers, responses
 from llm.providers.call_ids import CallIds, with_own_ids
 from llm.providers.connection import Connection
+from llm.providers.finish_reasons import finish_reason, is_failure, is_finish
 from llm.providers.ollama import server_url
 from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, named, parse, tokens
+from llm.step_filters.valid_calls import is_object
 from llm.types.model_call import (
     Allocated,
-    FinishReason,
     Message,
     ModelRequest,
     ReasoningDelta,
@@ -40,6 +41,8 @@ _SOME_KNOW = ("stream_options", SHOWN_THOUGHTS, TEMPLATE_SWITCH)
 _SWITCHED = re.compile(r"qwen-?3|qwq|glm-?[4-9]|gemma-?[4-9]|granite|hunyuan|nemotron|smollm-?3|exaone|ernie")
 _THOUGHT_TAG = re.compile(r"^\s*</?thought>|</thought>\s*$")  # around what Gemini shows of its thoughts
 
+_ONLY_CALL = "function_call"  # in the place of a number
+
 Filler = Mapping[str, Mapping[str, Any]]  # members of a message with calls, and of its first call
 
 # DeepSeek wants the field with every call of the conversation, and takes it empty from other models; Google wants a
@@ -58,35 +61,8 @@ FILLERS: Filler = {**_EMPTY_REASONING, **_NEVER_SIGNED}
 ONE_SYSTEM_MESSAGE, TAKING_TURNS = "system message", "roles"
 _KNOWN_FOR_ONE = re.compile(r"qwen-?(?:3\.[5-9]|[4-9])")
 
-# How servers say that an answer has come to its end, in lower case. A reason that is neither here nor below is kept as
-# one that is not known: an answer may be missing its end then.
-_GOOD_ENDS = (
-    *("stop", "eos", "eos_token", "end_turn", "end_of_turn", "stop_sequence", "stop_token", "stop_str", "end", "eot"),
-    *("complete", "completed", "done", "finished", "normal"),
-)
-_REASONS: dict[str, FinishReason] = {
-    **dict.fromkeys(_GOOD_ENDS, "stop"),
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "context_window",  # Mistral
-    "model_context_window_exceeded": "context_window",  # GLM
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "tool_use": "tool_calls",
-    "refusal": "refusal",
-    "content_filter": "content_filter",
-    "sensitive": "content_filter",  # GLM
-    # Gemini's own, which gateways pass on
-    "safety": "content_filter",
-    "recitation": "content_filter",
-    "prohibited_content": "content_filter",
-    "blocklist": "content_filter",
-    "spii": "content_filter",
-}
 # Fields of a message that hold reasoning: DeepSeek's, vLLM's and llama.cpp's, Groq's and Ollama's, OpenRouter's.
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
-_FAILED = {"error", "insufficient_system_resource", "abort", "network_error"}  # OpenRouter, DeepSeek, vLLM, GLM
 
 
 class Client(HttpClient):
@@ -313,6 +289,7 @@ class _Call:
     id: str
     name: str = ""
     started: bool = False
+    arguments: str = ""
     extra: dict[str, Any] = field(default_factory=dict)  # Google's signature of a thought, which must come back
 
     def add_name(self, piece: str) -> None:
@@ -320,9 +297,12 @@ class _Call:
         if not self.started:
             self.name = piece if piece.startswith(self.name) else self.name + piece
 
-    def start(self) -> ToolCallStarted:
+    def start(self) -> Iterator[StepEvent]:
+        """The call, and what has come of its arguments."""
         self.started = True
-        return ToolCallStarted(self.index, self.known_as, self.name)
+        yield ToolCallStarted(self.index, self.known_as, self.name)
+        if self.arguments:
+            yield ToolCallDelta(self.index, self.arguments)
 
     @property
     def known_as(self) -> str:
@@ -350,19 +330,20 @@ class OpenAIReader(StepReader):
             self.done = True
             return []
         chunk = parse(payload)
-        if chunk.get("error") or chunk.get("object") == "error":
+        if errors.says_error(chunk):
             raise errors.from_event(chunk, self._api_key)
         if usage := members(chunk.get("usage")):
             self._report_usage(usage)
         choices = chunk.get("choices")
-        return list(self._choice(choices[0])) if choices else []
+        return list(self._choice(choices[0])) if choices and choices[0] else []
 
     def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
         choice = answer["choices"][0]
         message = dict(choice["message"])
         # One after the other, whatever their ids are: here a call is never in pieces.
         calls = message.get("tool_calls") or ()
-        message["tool_calls"] = [{**call, "index": index} for index, call in enumerate(calls)]
+        if calls:
+            message["tool_calls"] = [{**call, "index": index} for index, call in enumerate(calls)]
         if usage := members(answer.get("usage")):
             self._report_usage(usage)
         yield from self._choice({**choice, "delta": message})
@@ -386,12 +367,16 @@ class OpenAIReader(StepReader):
             yield from _parts(content)
         elif content:
             yield TextDelta(_text(content))
-        for piece in delta.get("tool_calls") or ():
+        calls = delta.get("tool_calls") or ()
+        for piece in [calls] if isinstance(calls, dict) else calls:
             yield from self._tool_call(piece)
-        if reason := choice.get("finish_reason"):
-            if reason in _FAILED:
+        if isinstance(call := delta.get("function_call"), dict):
+            # What there was before `tool_calls`: one call, without number and id.
+            yield from self._tool_call({"index": _ONLY_CALL, "function": call})
+        if (reason := choice.get("finish_reason")) and is_finish(_text(reason)):
+            if is_failure(reason):
                 raise errors.from_event(choice, self._api_key)
-            self._reason = _text(reason)
+            self._reason = reason
 
     def _google(self, delta: dict[str, Any]) -> bool:
         """Whether its text is a thought. The text behind thoughts begins with the end of their tag."""
@@ -411,16 +396,16 @@ class OpenAIReader(StepReader):
         name, arguments = _text(function.get("name") or ""), function.get("arguments")
         call = self._same_call(piece, name)
         if call is None:
-            yield from self._start_waiting()
-            call = _Call(len(self._calls), piece.get("index"), _text(piece.get("id") or ""))
+            call = _Call(len(self._calls), piece.get("index"), str(piece.get("id") or ""))
             self._calls.append(call)
         call.add_name(name)
         call.extra |= {key: piece[key] for key in ("extra_content",) if piece.get(key)}
         if arguments:
-            # The start waits for the first argument: until then more of the name may come.
-            if not call.started:
-                yield call.start()
-            yield ToolCallDelta(call.index, arguments if isinstance(arguments, str) else json.dumps(arguments))
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            call.arguments += text
+            if call.started:
+                yield ToolCallDelta(call.index, text)
+        yield from self._start_ready()
 
     def _same_call(self, piece: dict[str, Any], name: str) -> _Call | None:
         """The call that a piece continues. Some servers number every call 0, some send no number, or no id."""
@@ -428,6 +413,9 @@ class OpenAIReader(StepReader):
         if not name and self._calls:
             # It begins no call. Gateways lose count: the index of such a piece may be of no call, or of an older one.
             own = [call for call in self._calls if (call.id == identity if identity else call.number == number)]
+            numbers = [call.number for call in self._calls]
+            if not own and identity and number is not None and number not in numbers and self._calls[-1].id:
+                return None  # its name comes later
             return own[-1] if own else self._calls[-1]
         known = [call for call in self._calls if number is None or call.number == number]
         if not known:
@@ -435,19 +423,29 @@ class OpenAIReader(StepReader):
         last = known[-1]
         if identity and name and identity != last.id:
             return None
-        if number is None and not identity and name and last.started:
-            return None
+        if not identity and name and last.started:
+            # Without a number it is another one; with one that every call has, once the arguments are whole.
+            more = (piece.get("function") or {}).get("arguments")
+            whole = last.arguments.endswith("}") and is_object(last.arguments)
+            return None if number is None or (more and whole) else last
         return last
 
-    def _start_waiting(self) -> Iterator[StepEvent]:
+    def _start_ready(self) -> Iterator[StepEvent]:
+        """Start calls in their order, each once it has a name and an argument, or another call has followed it.
+
+        Until then more of the name may come.
+        """
         for call in self._calls:
+            if not call.name or not (call.arguments or call is not self._calls[-1]):
+                return
             if not call.started:
-                yield call.start()
+                yield from call.start()
 
     def _close(self) -> Iterator[StepEvent]:
-        yield from self._start_waiting()
-        # Google says what was filtered behind a colon: “content_filter: SAFETY”.
-        reason = _REASONS.get((self._reason or "stop").strip().lower().partition(":")[0], "other")
+        for call in self._calls:
+            if not call.started:
+                yield from call.start()
+        reason = finish_reason(self._reason or "stop")
         if reason == "stop" and (self._calls or self._declined):
             reason = "tool_calls" if self._calls else "refusal"  # several servers say "stop" after tool calls
         reasoning = self._reasoning_state() if self._calls else None
@@ -478,11 +476,13 @@ def _text(value: Any) -> str:
 def _parts(content: list[Any]) -> Iterator[StepEvent]:
     """Mistral's reasoning models send content as a list of text and thinking parts."""
     for part in content:
-        if part.get("type") == "thinking":
-            for thought in part.get("thinking") or ():
+        kind = part.get("type")
+        if kind in ("thinking", "reasoning"):
+            thoughts = part.get("thinking") or part.get("reasoning") or part.get("text") or ()
+            for thought in [{"text": thoughts}] if isinstance(thoughts, str) else thoughts:
                 yield ReasoningDelta(_text(thought.get("text", "")))
-        elif part.get("type") == "text":
-            yield TextDelta(_text(part.get("text", "")))
+        elif kind in (None, "text", "output_text"):
+            yield TextDelta(_text(part.get("text") or ""))
 
 
 def _cached(usage: dict[str, Any]) -> Any:

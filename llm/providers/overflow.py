@@ -22,11 +22,13 @@ class Overflow:
     """A prompt was too long. `limit` and `requested`: tokens that the refusal names, if it does.
 
     `of_account`: the limit is one of tokens a minute. It belongs to the account, not to the model's window.
+    `proven`: the numbers count the prompt. Otherwise they may be of a field that the words speak of.
     """
 
     limit: int | None = None
     requested: int | None = None
     of_account: bool = False
+    proven: bool = True
 
 
 # Wordings that name the limit as their first group.
@@ -58,6 +60,7 @@ _LIMITS = tuple(
         rf"token count of \d+ exceeds the limit of {_NUMBER}",  # GitHub Copilot
         rf"input tokens exceed the configured limit of {_NUMBER}",  # OpenAI, Azure
         rf"max(?:imum)? sequence length (?:is |of )?{_NUMBER}",  # SambaNova, Cerebras
+        rf"(?:prompt|input) (?:length|size|token count) \d+ exceeds (?:the )?(?:limit )?(?:of )?{_NUMBER}",
         rf"prompt length \d+ exceeds (?:the )?max(?:imum)? (?:prompt |input )?length:? {_NUMBER}",  # Databricks
     )
 )
@@ -67,7 +70,7 @@ _WORDS = re.compile(
     r"|prompt (?:is )?too long|(?:in|the )?prompt exceeds max length|input is too long|input length too long"
     r"|exceeds? (?:the |this model'?s? |your )?(?:available |max(?:imum)? (?:allowed )?|model'?s? )*"
     r"(?:context|prompt length|input length|sequence length)"
-    r"|context (?:size|length|window) (?:has been |was |is )?exceed(?:ed|s)|exceed context limit"
+    r"|context (?:size|length|window)(?: limit)? (?:has been |was |is )?exceed(?:ed|s)|exceed context limit"
     r"|input (?:\(\d+ tokens\) )?is too large to process"  # llama.cpp, of what it embeds and ranks
     r"|(?:greater|longer) than the (?:model'?s )?context length"  # LM Studio, Together
     r"|cannot truncate prompt with n_keep"  # LM Studio
@@ -75,15 +78,31 @@ _WORDS = re.compile(
     r"|too many (?:input )?tokens in (?:the )?(?:prompt|request)|too many tokens: (?:size limit|total number)"  # Cohere
     r"|input token count .{0,40}exceeds the maximum|too many input tokens"  # Google, Bedrock
     r"|exceeded model token limit"  # Kimi
+    r"|(?:exceeds?|over) (?:the |this model'?s? )?(?:max(?:imum)? )?(?:message |input |prompt |model )?token"
+    r"(?:s\b(?! per)| (?:limit|count)\b(?! (?:per|of (?:the |your )?(?:account|plan|subscription))))"
+    r"|exceeds? max(?:imum)? (?:message )?tokens"  # Volcengine, Moonshot
+    r"|(?:input|prompt|token count) (?:tokens? )?(?:is |are )?(?:too (?:long|large)|exceeds? the (?:upper )?limit)"
+    r"|input or output tokens must be reduced"  # Vertex, OpenAI
+    r"|the max input characters is"  # Baidu
+    r"|'(?:input|messages\[\d+\]\.content(?:\[\d+\]\.text)?)': string too long"  # OpenAI
+    r"|token ?(?:数|数量|总数)?超(?:过|出|限)"  # iFlytek
     r"|range of input length should be"  # DashScope
     r"|prompt ?超长|(?:输入|上下文|prompt).{0,6}长度.{0,6}超"  # GLM
     r"|超(?:出|过).{0,6}(?:最大|上下文).{0,4}长度",
     re.IGNORECASE,
 )
 _CODES = re.compile(r"(?:^|\s)1261(?:\s|$)")  # GLM
-_OF_ACCOUNT = re.compile(r"tokens per (?:min|minute|hour|day)\b|\btokens?/min|\bTP[MHD]\b")
+_OF_ACCOUNT = re.compile(
+    r"\btokens?[ -](?:per|an?)[ -](?:min|minute|hour|day)\b|\btokens?/min|\bTP[MHD]\b|\bper-minute\b", re.IGNORECASE
+)
 _ACCOUNT_LIMIT = re.compile(
     rf"\blimit:? {_NUMBER}.{{0,80}}?\b(?:requested|request):? (?:about )?{_NUMBER}", re.IGNORECASE
+)
+# A limit of a minute or a day without what was requested: Anthropic, GitHub's models.
+_ACCOUNT_LIMIT_ALONE = re.compile(
+    rf"\blimit(?: of|:)? {_NUMBER} (?:\w{{1,20}} ){{0,2}}tokens?[ -]per|per-minute rate limit {_NUMBER} tokens"
+    rf"|tokens[ -]per[ -](?:minute|day) limit(?: of|:)? {_NUMBER}",
+    re.IGNORECASE,
 )
 
 # What numbers of a refusal say nothing about the prompt: times, amounts of other things, parts of names.
@@ -107,8 +126,19 @@ _OF_PROMPT = re.compile(
 _OF_OTHERS = re.compile(
     r"temperature|top_p|top_k|penalty|\bseed\b|logit_bias|n_probs|logprobs"
     r"|\bimages?\b|pixel|dimension|resolution|\bbytes?\b|megabytes?|\bcharacters?\b|string_above"
-    r"|requests per|\bRPM\b|\bRPD\b|expire|deprecat|retire|version|\bdate\b|timestamp|\bport\b|tool_call|\btools?\b",
+    r"|requests per|\bRPM\b|\bRPD\b|expire|deprecat|retire|version|\bdate\b|timestamp|\bport\b|tool_call|\btools?\b"
+    r"|\bschema|\bdescription|\bmetadata|\buser[_ ]id\b|\bpages?\b|\bbatch|\bstop[_ ]sequence|\bduration\b",
     re.IGNORECASE,
+)
+# Of the request's form, whatever else it speaks of.
+_OF_FORM = re.compile(
+    r"\bjson\b|unexpected (?:token|character|end)|unterminated|\bline \d+|\bcolumn \d+|at (?:char|position)"
+    r"|(?:array|string) too long",
+    re.IGNORECASE,
+)
+# Of some field of the request, so that its numbers prove nothing unless it speaks of the prompt or of tokens.
+_OF_FIELD = re.compile(
+    r"must be|invalid|\b(?:parameter|field|value|argument|property|id|name|too (?:long|many))\b", re.I
 )
 _OF_TOKENS = re.compile(r"\btokens?\b|context|\bprompt\b|\bn_ctx", re.IGNORECASE)
 _AT_LIMIT = re.compile(
@@ -130,10 +160,13 @@ def known_overflow(names: str, message: str, *, n_ctx: int | None = None, status
     message = message[:LOOKED_AT]
     if (account := _account_overflow(message)) is not None:
         return account
+    if _OF_ACCOUNT.search(message) and status != 413:
+        return None
     for pattern in _LIMITS:
         if named := pattern.search(message):
             return Overflow(n_ctx or _value(named[1]))
-    if _WORDS.search(f"{names} {message}") or _CODES.search(names):
+    of_answer = _OF_ANSWER.search(message) and not _OF_PROMPT.search(message)
+    if _WORDS.search(names) or _CODES.search(names) or (_WORDS.search(message) and not of_answer):
         return Overflow(n_ctx)
     # A server or proxy that says no more than this (Cerebras, nginx) has been sent too much.
     return Overflow(n_ctx) if status == 413 else None
@@ -156,6 +189,8 @@ def overflow_by_numbers(message: str, counted: int) -> Overflow | None:
     """
     message = message[:LOOKED_AT]
     if _OF_ACCOUNT.search(message):
+        return _account_overflow_by_count(message, counted)
+    if _OF_FORM.search(message):
         return None
     if _OF_ANSWER.search(message) and not _OF_PROMPT.search(message):
         return None
@@ -172,7 +207,16 @@ def overflow_by_numbers(message: str, counted: int) -> Overflow | None:
         return None
     stated = [value for value, at_limit in smaller.items() if at_limit]
     candidates = stated or list(smaller)
-    return Overflow(candidates[0] if len(candidates) == 1 and stated else None, requested)
+    limit = candidates[0] if len(candidates) == 1 and stated else None
+    of_prompt = _OF_TOKENS.search(message) or _OF_PROMPT.search(message)
+    return Overflow(limit, requested, proven=bool(of_prompt or not _OF_FIELD.search(message)))
+
+
+def _account_overflow_by_count(message: str, counted: int) -> Overflow | None:
+    """Return the limit of tokens a minute that a request is above by our count; None where waiting helps."""
+    named = _ACCOUNT_LIMIT_ALONE.search(message)
+    limit = _value(next(number for number in named.groups() if number)) if named else None
+    return Overflow(limit, counted, of_account=True) if limit is not None and limit < counted else None
 
 
 def _numbers(text: str) -> Iterator[tuple[int, bool]]:

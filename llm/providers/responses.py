@@ -6,6 +6,7 @@ edited would break them. https://platform.openai.com/docs/api-reference/response
 """
 
 import base64
+import json
 from collections.abc import Collection, Iterator
 from itertools import takewhile
 from typing import Any
@@ -218,6 +219,16 @@ _INCOMPLETE: dict[str, FinishReason] = {
 _WITHOUT_END = ("failed", "cancelled", "queued", "in_progress")  # states of a response that is no answer
 
 
+_PIECES = (
+    "response.output_text.delta",
+    "response.refusal.delta",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_text.delta",
+    "response.output_item.added",
+    "response.output_item.done",
+)
+
+
 class ResponsesReader(StepReader):
     replays_text = True
 
@@ -228,6 +239,7 @@ class ResponsesReader(StepReader):
         self._calls: dict[int, int] = {}  # place in the output: index of the call
         self._written: dict[int, int] = {}  # place in the output: characters of arguments so far
         self._refused = False
+        self._begun = False  # a part of the answer has come
 
     @property
     def finished(self) -> bool:
@@ -235,6 +247,7 @@ class ResponsesReader(StepReader):
 
     def _read(self, payload: bytes) -> list[StepEvent]:
         event = parse(payload)
+        self._begun = self._begun or event.get("type") in _PIECES
         match event.get("type"):
             case "response.output_text.delta":
                 return [TextDelta(str(event["delta"]))]
@@ -250,12 +263,18 @@ class ResponsesReader(StepReader):
             case "response.output_item.done":
                 return self._finished_item(event["output_index"], event["item"])
             case "response.completed" | "response.incomplete":
-                self._response, self.done = event["response"], True
+                return self._completed(event["response"])
             case "response.failed":
                 raise errors.from_event(event["response"], self._api_key)
             case "error":
                 raise errors.from_event(event, self._api_key)
         return []  # what else happens is told again by these
+
+    def _completed(self, response: dict[str, Any]) -> list[StepEvent]:
+        if not self._begun and isinstance(response.get("output"), list):
+            return list(self._whole(response))  # some gateways send no pieces
+        self._response, self.done = response, True
+        return []
 
     def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
         if answer.get("status") in _WITHOUT_END:
@@ -278,7 +297,7 @@ class ResponsesReader(StepReader):
             return []
         index = self._calls[place] = len(self._calls)
         self._written[place] = 0
-        return [ToolCallStarted(index, str(item["call_id"]), str(item.get("name") or ""))]
+        return [ToolCallStarted(index, _call_id(item, index), str(item.get("name") or ""))]
 
     def _arguments(self, place: int, delta: str) -> list[StepEvent]:
         self._written[place] += len(delta)
@@ -290,7 +309,10 @@ class ResponsesReader(StepReader):
         if item.get("type") != "function_call":
             return []
         begun = [] if place in self._calls else self._added(place, item)
-        return [*begun, *self._arguments(place, str(item["arguments"])[self._written[place] :])]
+        arguments = item.get("arguments") or ""
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        self._items[place] |= {"call_id": _call_id(item, self._calls[place]), "arguments": text}
+        return [*begun, *self._arguments(place, text[self._written[place] :])]
 
     def _close(self) -> Iterator[StepEvent]:
         response = self._response or {}
@@ -312,6 +334,10 @@ class ResponsesReader(StepReader):
         if any(item.get("type") == "reasoning" and not item.get("encrypted_content") for item in items):
             return None
         return ReasoningState(tuple(items), usage.reasoning if usage else 0)
+
+
+def _call_id(item: dict[str, Any], index: int) -> str:
+    return str(item.get("call_id") or item.get("id") or f"call_{index}")
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:

@@ -7,7 +7,6 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html.
 import asyncio
 import json
 import logging
-import re
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -23,6 +22,7 @@ from opentelemetry.trace import SpanKind
 from core.errors import ModelError
 from core.logs import tracing
 from core.logs.metrics import CALLS
+from core.sound import sound
 from llm.providers import errors
 from llm.providers.connection import FAILURES, Connection, failure, whole
 from llm.providers.tool_refusals import RefusedTools
@@ -48,20 +48,29 @@ MOST_TOKENS = 2**31 - 1  # of a count that is believed; it is what a column of t
 
 logger = logging.getLogger(__name__)
 
-# Escapes that parse but cannot be stored or sent: NUL (PostgreSQL refuses it) and surrogates, which may be unpaired.
-_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
-_BEFORE_CONTENT = b"\xef\xbb\xbf \t\r\n"  # a byte order mark and white space
-_UNSOUND = re.compile("[\x00\ud800-\udfff]")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BEFORE_CONTENT = BYTE_ORDER_MARK + b" \t\r\n"  # a byte order mark and white space
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 class Decoder:
-    """Feeds on bytes, gives the payload (`data`) of every complete event. Event names are not used by any provider."""
+    """Feeds on bytes, gives the payload (`data`) of every complete event. Event names are not used by any provider.
+
+    Some servers leave out the empty line between events: a line behind a whole JSON object begins the next one.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
         self._data: list[bytes] = []
         self._size = 0
         self._after_cr = False
+        self._begun = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Raises `ModelError` (malformed_stream) for an event without end."""
@@ -73,8 +82,12 @@ class Decoder:
         lines = (self._rest + chunk).split(b"\n")
         self._rest = lines.pop()
         payloads = []
+        if lines and not self._begun:
+            lines[0], self._begun = lines[0].removeprefix(BYTE_ORDER_MARK), True
         for line in lines:
             if line.startswith(b"data:"):
+                if len(self._data) == 1 and self._data[0].endswith(b"}") and _is_object(self._data[0]):
+                    payloads.append(self._take())
                 self._add(line[6:] if line[5:6] == b" " else line[5:])
             elif not line and self._data:
                 payloads.append(self._take())
@@ -104,18 +117,9 @@ def parse(payload: bytes) -> dict[str, Any]:
         raise errors.malformed() from error
     if not isinstance(value, dict):
         raise errors.malformed()
-    if _SUSPECT.search(payload):
-        return {key: _sound(item) for key, item in value.items()}
-    return value
-
-
-def _sound(value: Any) -> Any:
-    if isinstance(value, str):
-        return _UNSOUND.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [_sound(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _sound(item) for key, item in value.items()}
+    if b"\\u" in payload:
+        sounded: dict[str, Any] = sound(value)
+        return sounded
     return value
 
 
@@ -176,8 +180,13 @@ class StepReader(ABC):
         try:
             answer = parse(body)
         except ModelError as error:
+            lines = [line for line in body.splitlines() if line.strip()]
+            if len(lines) > 1 and all(map(_is_object, lines)):  # a stream of lines, without the form of events
+                return [event for line in lines if not self.done for event in self._events(line)]
+            if body.startswith(b"[") and (refused := errors.of_list(body)):  # Google's compatible endpoint
+                raise errors.from_event(refused, self._api_key) from error
             raise errors.wrong_endpoint() from error
-        if answer.get("error"):
+        if errors.says_error(answer):
             raise errors.from_event(answer, self._api_key)
         try:
             events = list(self._whole(answer))

@@ -15,20 +15,32 @@ from typing import Literal
 
 from llm.types.model_call import ReasoningDelta, TextBecameReasoning, TextDelta
 
-# Opening tags and their ends: DeepSeek's and Qwen's; Claude's imitators; Gemini's and Gemma's; a few fine-tunes;
-# Mistral's Magistral; ByteDance's Seed-OSS.
-TAGS = {
-    "<think>": "</think>",
-    "<thinking>": "</thinking>",
-    "<thought>": "</thought>",
-    "<reasoning>": "</reasoning>",
-    "[think]": "[/think]",
-    "<seed:think>": "</seed:think>",
+# Names of tags: DeepSeek's and Qwen's; Claude's imitators and Claude 3's own; Gemini's; a few fine-tunes; ByteDance's
+# Seed-OSS. They are written in any case, with blanks and attributes, and not always closed by the name that opened.
+_NAMES = ("think", "thinking", "thought", "thoughts", "reasoning", "antthinking", "seed:think")
+# Marks that are always written alike, with their ends: Mistral's Magistral; Kimi-VL's; Sky-T1's and OpenThinker's;
+# Gemma 4's; gpt-oss', whose two channels follow each other directly or as messages of their own.
+_FINAL = "<|channel|>final<|message|>"
+_MARKS: dict[str, tuple[str, ...]] = {
+    "[think]": ("[/think]",),
+    "◁think▷": ("◁/think▷",),
+    "<|begin_of_thought|>": ("<|end_of_thought|>",),
+    "<|channel>thought": ("<channel|>",),
+    "<|channel|>analysis<|message|>": (f"<|end|><|start|>assistant{_FINAL}", f"<|start|>assistant{_FINAL}", _FINAL),
 }
-LONGEST_TAG = max(map(len, TAGS.values()))
+LONGEST_TAG = 200  # characters, with its attributes
 TextEvent = TextDelta | ReasoningDelta | TextBecameReasoning
-_ENDS = tuple(TAGS.values())
-_OPENING = re.compile("|".join(map(re.escape, TAGS)), re.IGNORECASE)
+_NAME = "|".join(sorted(_NAMES, key=len, reverse=True))
+_ATTRIBUTE = r"""\s{1,4}[\w:-]{1,40}(?:=(?:"[^"<>]{0,100}"|'[^'<>]{0,100}'|[^\s"'<>]{1,100}))?"""
+_NAMED_OPENING = rf"<\s{{0,4}}(?:{_NAME})(?:{_ATTRIBUTE}){{0,4}}\s{{0,4}}(?P<empty>/?)>"
+_NAMED_END = rf"<\s{{0,4}}/\s{{0,4}}(?:{_NAME})\s{{0,4}}>"
+_OPENING = re.compile("|".join((_NAMED_OPENING, *map(re.escape, _MARKS))), re.IGNORECASE)
+# The beginning of a tag, up to the end of a piece.
+_BEGUN = re.compile(r"<\s{0,4}(?P<slash>/?)\s{0,4}(?P<name>[a-z:]{0,12})(?P<rest>[^<>]*)", re.IGNORECASE)
+_TAG_NAME = re.compile(rf"<\s{{0,4}}/?\s{{0,4}}({_NAME})\b", re.IGNORECASE)
+_INVISIBLE = " \t\r\n\f\v\ufeff\u200b\u2060"  # before a tag: white space, a byte order mark, zero width
+_SIGNS = ("<", "[", "◁")  # with which tags begin
+_QUOTES = tuple("`\"'")  # around a tag that is mentioned
 _FENCE = re.compile(r"^[ ]{0,3}(?:```|~~~)", re.MULTILINE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 # A tag that a sentence speaks of has a blank or a quotation mark before it, and the sentence goes on behind it.
@@ -39,19 +51,46 @@ BEHIND = 3  # characters behind a closing tag that tell an end from a mention
 MAX_MENTIONS = 8  # of closing tags; what follows is text
 
 
-def _pattern(ends: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, ends)), re.IGNORECASE)
+def _pattern(*ends: str) -> re.Pattern[str]:
+    return re.compile("|".join(ends), re.IGNORECASE)
 
 
-_ANY_END = _pattern(_ENDS)
-_END_OF = {end: _pattern((end,)) for end in _ENDS}
+_MARKED_ENDS = tuple(end for ends in _MARKS.values() for end in ends)
+_ANY_END = _pattern(_NAMED_END, *map(re.escape, _MARKED_ENDS))
+_END_OF_NAMED = _pattern(_NAMED_END)
+_END_OF_MARK = {mark: _pattern(*map(re.escape, ends)) for mark, ends in _MARKS.items()}
 
 
-def _held(text: str, tags: tuple[str, ...]) -> int:
-    """The number of characters at the end of a text with which one of these tags may begin."""
-    for length in range(min(len(text), LONGEST_TAG), 0, -1):
-        if text[-length] in "<[" and any(tag.startswith(text[-length:].lower()) for tag in tags):
-            return length
+def _begins_tag(text: str, *, opening: bool) -> bool:
+    """Whether a text may be the beginning of a tag that ends thoughts; with `opening` also of one that begins them."""
+    lower = text.lower()
+    marks = (*_MARKS, *_MARKED_ENDS) if opening else _MARKED_ENDS
+    if any(mark.startswith(lower) for mark in marks):
+        return True
+    begun = _BEGUN.fullmatch(text)
+    if begun is None or len(text) > LONGEST_TAG or not (opening or begun["slash"] or not begun["name"]):
+        return False
+    if not begun["rest"]:
+        return any(name.startswith(begun["name"].lower()) for name in _NAMES)
+    if begun["slash"]:
+        return begun["name"].lower() in _NAMES and begun["rest"].isspace()
+    attributes = begun["rest"].lstrip()
+    whole = begun["name"].lower() in _NAMES and (not attributes or attributes != begun["rest"] or attributes == "/")
+    return whole and (opening or not attributes)
+
+
+def _name_of(tag: str) -> str:
+    """The name in a tag, in lower case; empty for a mark."""
+    named = _TAG_NAME.match(tag)
+    return named[1].lower() if named else ""
+
+
+def _waiting_for_end(text: str) -> int:
+    """The number of characters at the end of a text with which a tag that ends thoughts may begin."""
+    start = max(0, len(text) - LONGEST_TAG)
+    for at in range(start, len(text)):
+        if text[at] in _SIGNS and _begins_tag(text[at:], opening=False):
+            return len(text) - at
     return 0
 
 
@@ -68,7 +107,8 @@ class ThoughtFilter:
         self._begins_inside = begins_inside
         self._separate = False  # the server sends reasoning apart
         self._assumed = False  # it is written as reasoning, and nothing has proven that yet
-        self._ends: tuple[str, ...] = ()  # tags with which the reasoning may end
+        self._end = _ANY_END  # with which the reasoning may end
+        self._exact = ""  # the name of the tag that opened it; other names end it only where they are no mention
         self._rest = ""  # not passed on yet
         self._passed: list[str] = []  # what a lone closing tag would prove to be reasoning
         self._mentions = 0
@@ -77,7 +117,7 @@ class ThoughtFilter:
         if self._state == "plain":
             yield TextDelta(text)
             return
-        if self._state == "watching" and not self._rest and "<" not in text and "[" not in text:
+        if self._state == "watching" and not self._rest and not any(sign in text for sign in _SIGNS):
             self._passed.append(text)  # nearly every piece of nearly every answer
             yield TextDelta(text)
             return
@@ -120,16 +160,18 @@ class ThoughtFilter:
 
     def _begin(self, *, final: bool) -> None:
         """Looks for a tag at the beginning. White space and the beginning of a tag wait for more."""
-        text = self._rest.lstrip()
+        text = self._rest.lstrip(_INVISIBLE)
         if opening := _OPENING.match(text):
-            self._state, self._ends = "inside", (TAGS[opening[0].lower()],)
             self.found, self._assumed, self._rest = True, False, text[opening.end() :]
+            if not opening["empty"]:
+                self._state, self._exact = "inside", _name_of(opening[0])
+                self._end = _END_OF_MARK.get(opening[0].lower(), _END_OF_NAMED)
         elif closing := _ANY_END.match(text):
             # Without text before it, it ends nothing: an empty thought, or one that the server has sent apart.
             self.found, self._begins_inside, self._rest = True, False, text[closing.end() :]
-        elif final or (text and not any(tag.startswith(text.lower()) for tag in (*TAGS, *_ENDS))):
+        elif final or (text and not _begins_tag(text, opening=True)):
             if self._begins_inside:
-                self._state, self._assumed, self._ends = "inside", True, _ENDS
+                self._state, self._assumed, self._end, self._exact = "inside", True, _ANY_END, ""
             else:
                 self._state = "plain" if self.found or self._separate else "watching"
             if self.found:
@@ -149,21 +191,36 @@ class ThoughtFilter:
 
     def _waiting(self) -> int:
         """The number of characters at the end that may be the beginning of a closing tag, or of a quoted one."""
-        length = _held(self._rest, self._ends)
-        return length + self._rest[: len(self._rest) - length].endswith("`")
+        length = _waiting_for_end(self._rest)
+        return length + self._rest[: len(self._rest) - length].endswith(_QUOTES)
 
     def _end_of_reasoning(self, *, final: bool) -> tuple[int | None, int, int]:
         """Where the closing tag begins and ends; else how many characters wait until a quoted tag is told from it."""
-        pattern = _END_OF[self._ends[0]] if len(self._ends) == 1 else _ANY_END
-        for closing in pattern.finditer(self._rest):
+        for closing in self._end.finditer(self._rest):
             at, behind = closing.span()
-            if self._rest[at - 1 : at] != "`":
-                return at, behind, 0
-            if behind == len(self._rest) and not final:
-                return None, 0, behind - at + 1
-            if self._rest[behind : behind + 1] != "`":
+            quote = self._rest[at - 1 : at]
+            if quote in _QUOTES:
+                if behind == len(self._rest) and not final:
+                    return None, 0, behind - at + 1
+                if self._rest[behind : behind + 1] == quote:
+                    continue
+            if self._assumed and self._is_in_code(at):
+                continue
+            if self._exact in ("", _name_of(closing[0])) or not self._is_mentioned(at):
                 return at, behind, 0
         return None, 0, 0
+
+    def _is_in_code(self, at: int) -> bool:
+        """Whether a block of code is open at a tag; a model that was assumed to reason may have answered at once."""
+        if self._mentions == MAX_MENTIONS:
+            return False
+        self._mentions += 1
+        return len(_FENCE.findall("".join(self._passed) + self._rest[:at])) % 2 == 1
+
+    def _is_mentioned(self, at: int) -> bool:
+        """Whether a tag of another name than the one that opened stands within a sentence."""
+        before = "".join(self._passed[-2:]) + self._rest[:at]
+        return before.endswith(_BEFORE_MENTION)
 
     def _think(self, text: str) -> Iterator[TextEvent]:
         if not self._passed:
@@ -175,11 +232,12 @@ class ThoughtFilter:
     def _read_text(self, *, final: bool) -> Iterator[TextEvent]:
         closing = _ANY_END.search(self._rest)
         if closing is None:
-            yield from self._pass(len(self._rest) - (0 if final else _held(self._rest, _ENDS)))
+            yield from self._pass(len(self._rest) - (0 if final else _waiting_for_end(self._rest)))
             return
         yield from self._pass(closing.start())
         length, before = closing.end() - closing.start(), "".join(self._passed)
-        if not final and before.endswith(_BEFORE_MENTION) and len(self._rest) < length + BEHIND:
+        undecided = before.endswith(_BEFORE_MENTION) or _open_quotes(before)
+        if not final and undecided and len(self._rest) < length + BEHIND:
             return
         if _is_end(before, self._rest[length:]):
             yield TextBecameReasoning()
@@ -199,13 +257,19 @@ class ThoughtFilter:
             yield TextDelta(text)
 
 
+def _open_quotes(before: str) -> list[str]:
+    """The quotation marks that the last line of a text has opened and not closed."""
+    line = before[before.rfind("\n") + 1 :]
+    return [quote for quote in _QUOTES if line.count(quote) % 2]
+
+
 def _is_end(before: str, behind: str) -> bool:
     """Whether a lone closing tag ends reasoning. In code, or in a sentence about tags, it does not."""
     line = before[before.rfind("\n") + 1 :]
     if not before.strip() or len(_FENCE.findall(before)) % 2 or line.count("`") % 2:
         return False
-    if _OPENING.search(_CODE.sub("", before)):
-        return False  # the text speaks of both tags
+    if _OPENING.search(_CODE.sub("", before)) or behind[:1] in _open_quotes(before):
+        return False  # the text speaks of both tags, or has this one between quotation marks
     spoken = line.rstrip()
     if not spoken or not line.endswith(_BEFORE_MENTION):
         return True
@@ -217,7 +281,7 @@ def without_reasoning(text: str) -> str:
 
     For rows that were stored before readers knew of tags.
     """
-    if not _OPENING.match(text.lstrip()):
+    if not _OPENING.match(text.lstrip(_INVISIBLE)):
         return text
     reader = ThoughtFilter()
     events = [*reader.feed(text), *reader.finish(complete=True)]

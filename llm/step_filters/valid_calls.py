@@ -7,41 +7,41 @@ import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
+from core.sound import sound
 from llm.types.model_call import Message, ToolCall
+from llm.types.tools import refuse_constant
 
 LONGEST_NAME = 64  # characters; OpenAI's and Anthropic's pattern is ^[a-zA-Z0-9_-]{1,64}$
 UNKNOWN_NAME = "unknown_tool"
 _NOT_PLAIN = re.compile(r"[^a-zA-Z0-9_-]+")
+_UNSENDABLE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")  # escapes of NUL and of surrogates, which may be unpaired
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def json_object(arguments: str) -> dict[str, Any]:
     """The arguments of a call as an object. What a model wrote instead of one is kept in it as it was."""
     try:
-        value = json.loads(arguments or "{}", parse_constant=_refuse)
+        value = sound(json.loads(arguments or "{}", parse_constant=refuse_constant))
     except (ValueError, RecursionError):
         return {"invalid_json": arguments}
     return value if isinstance(value, dict) else {"value": value}
 
 
-def _refuse(constant: str) -> NoReturn:
-    """NaN and Infinity are Python's, not JSON's: they could not be sent."""
-    raise ValueError(constant)
-
-
 def is_object(arguments: str) -> bool:
     """Whether the text is a JSON object."""
     try:
-        return isinstance(json.loads(arguments, parse_constant=_refuse), dict)
+        return isinstance(json.loads(arguments, parse_constant=refuse_constant), dict)
     except (ValueError, RecursionError):
         return False
 
 
 def json_text(arguments: str) -> str:
-    """The arguments as the text of a JSON object: to the letter where they are one."""
-    return arguments if is_object(arguments) else json.dumps(json_object(arguments), ensure_ascii=False)
+    """The arguments as the text of a JSON object: to the letter where they are one that can be sent."""
+    if is_object(arguments) and not _UNSENDABLE.search(arguments):
+        return arguments
+    return json.dumps(json_object(arguments), ensure_ascii=False)
 
 
 def is_plain(name: str) -> bool:

@@ -29,18 +29,18 @@ _MARKERS = ("<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]")
 _FENCE = "```"
 _LONGEST_MARKER = max(map(len, _MARKERS))
 _BEGINNING = re.compile("|".join(map(re.escape, (*_MARKERS, _FENCE))))
-_INFO = re.compile(r"[ \t]*[\w-]*[ \t]*\n?")  # of a fenced block
+_INFO = re.compile(r"[ \t]{0,9}[\w-]{0,40}[ \t]{0,9}\n?")  # of a fenced block
 _BLOCK = re.compile(
     r"<tool_call>(?P<call>.*?)(?:</tool_call>|(?=<tool_call>)|\Z)"
-    r"|<function=(?P<name>[^>\s]+)>(?P<body>.*?)(?:</function>|\Z)"
+    r"|<function=(?P<name>[^>\s]{1,200})>(?P<body>.*?)(?:</function>|\Z)"
     r"|<\|python_tag\|>(?P<python>.*?)(?:<\|eom_id\|>|<\|eot_id\|>|\Z)"
     r"|\[TOOL_CALLS\](?P<mistral>.*?)(?=\[TOOL_CALLS\]|\Z)"
-    r"|```[ \t]*[\w-]*[ \t]*\n?(?P<fenced>.*?)(?:```|\Z)",
+    r"|```[ \t]{0,9}[\w-]{0,40}[ \t]{0,9}\n?(?P<fenced>.*?)(?:```|\Z)",
     re.DOTALL,
 )
-_FUNCTION = re.compile(r"<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL)
-_MISTRAL = re.compile(r"\s*([\w-]+)\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{)")
+_FUNCTION = re.compile(r"<function=([^>\s]{1,200})>(.*?)(?:</function>|\Z)", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([^>\s]{1,200})>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL)
+_MISTRAL = re.compile(r"\s{0,9}([\w-]{1,200})\s{0,9}(?:\[CALL_ID\]\s{0,9}\w{1,100}\s{0,9})?(?:\[ARGS\])?\s{0,9}(?=\{)")
 _DECODER = json.JSONDecoder()
 
 

@@ -4,8 +4,9 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
+from core.sound import sound
 from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
 
 MAX_ARGUMENTS = 65_536  # characters of JSON; more is a model gone wrong, not a request
@@ -53,12 +54,18 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     if len(call.arguments) > MAX_ARGUMENTS:
         raise BadArguments(f"The arguments are longer than {MAX_ARGUMENTS} characters.")
     try:
-        arguments = json.loads(call.arguments or "{}")
+        arguments = json.loads(call.arguments or "{}", parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise BadArguments("The arguments are not valid JSON.") from error
     if not isinstance(arguments, dict):
         raise BadArguments("The arguments must be a JSON object.")
-    return arguments
+    sounded: dict[str, Any] = sound(arguments)
+    return sounded
+
+
+def refuse_constant(constant: str) -> NoReturn:
+    """Raise `ValueError`: NaN and Infinity are Python's, not JSON's, and can be neither stored nor sent."""
+    raise ValueError(constant)
 
 
 async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:

@@ -178,6 +178,18 @@ def test_a_call_that_was_cut_is_not_run_and_the_model_is_told(
     goes_on(person, application, place, model)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("arguments", ['{"date": "\\ud800"}', '{"date": "\\u0000"}', '{"date": NaN}'])
+def test_arguments_that_cannot_be_sent_or_stored_do_not_end_the_conversation(
+    kind: str, arguments: str, application: Application, person: Person
+) -> None:
+    model, place = model_of(application, kind), place_of(person)
+    call = {"name": "list_tasks", "arguments": arguments}
+    turn = answered(person, place, model, {"steps": [{"text": "", "tool_calls": [call]}, {"text": SUMMARY}]})
+    assert (turn["status"], turn["text"]) == ("done", SUMMARY), turn["error"]
+    goes_on(person, application, place, model)
+
+
 @pytest.mark.parametrize("kind", ["openai", "responses"])
 @pytest.mark.parametrize("arguments", ["null", '"today"', "[]", '{"date": '])
 def test_arguments_that_are_no_object_do_not_end_the_conversation(

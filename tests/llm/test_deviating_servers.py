@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from core.errors import ModelError
+from llm.providers import create
 from llm.types.model_call import (
     Message,
     ParametersLeftOut,
@@ -22,6 +24,7 @@ from llm.types.model_call import (
     Usage,
 )
 from tests.llm.conftest import Connect, asking, events_of, failure_after, text_of
+from tests.llm.raw_server import RawServer, always, answer
 from tests.llm.test_openai_provider import WEATHER, chunk
 from tests.scripted_model import ScriptedModel
 
@@ -211,6 +214,127 @@ async def test_pieces_of_two_calls_may_come_by_turns(connect: Connect) -> None:
     ]
     events = await events_of(connect("openai"), asking({"raw": raw}, tools=(TASKS,)))
     assert [json.loads(call.arguments)["date"] for call in calls_of(events)] == ["20", "21"]
+
+
+HALVES = ['{"date":', '"20"}']
+ONE = [ToolCall("a", "list_tasks", '{"date":"20"}')]
+
+
+def part(**fields: Any) -> dict[str, Any]:
+    return chunk({"tool_calls": [fields]})
+
+
+@pytest.mark.parametrize(
+    ("raw", "calls"),
+    [
+        # The name comes behind the first argument.
+        (
+            [
+                part(index=0, id="a", function={"name": "", "arguments": HALVES[0]}),
+                part(index=0, function={"name": "list_tasks", "arguments": HALVES[1]}),
+            ],
+            ONE,
+        ),
+        # Two calls begin without names.
+        (
+            [
+                part(index=0, id="a", function={"arguments": ""}),
+                part(index=1, id="b", function={"arguments": ""}),
+                part(index=1, function={"name": "list_tasks", "arguments": '{"date":"21"}'}),
+                part(index=0, function={"name": "list_tasks", "arguments": '{"date":"20"}'}),
+            ],
+            [*ONE, ToolCall("b", "list_tasks", '{"date":"21"}')],
+        ),
+        # Whole calls that all have the number 0, and no ids.
+        (
+            [
+                part(index=0, function={"name": "list_tasks", "arguments": '{"date":"20"}'}),
+                part(index=0, function={"name": "list_tasks", "arguments": '{"date":"21"}'}),
+            ],
+            [ToolCall("call_0", "list_tasks", '{"date":"20"}'), ToolCall("call_1", "list_tasks", '{"date":"21"}')],
+        ),
+        # The protocol before `tool_calls`.
+        (
+            [
+                chunk({"function_call": {"name": "list_tasks", "arguments": HALVES[0]}}),
+                chunk({"function_call": {"arguments": HALVES[1]}}),
+            ],
+            [ToolCall("call_0", "list_tasks", '{"date":"20"}')],
+        ),
+        # A call that is no list, with a number for its id.
+        (
+            [chunk({"tool_calls": {"id": 7, "function": {"name": "list_tasks", "arguments": "{}"}}})],
+            [ToolCall("7", "list_tasks", "{}")],
+        ),
+    ],
+)
+async def test_calls_come_together_however_their_pieces_are_marked(
+    connect: Connect, raw: list[Any], calls: list[ToolCall]
+) -> None:
+    events = await events_of(connect("openai"), asking({"raw": [*raw, chunk({}, "stop")]}, tools=(TASKS,)))
+    assert calls_of(events) == calls
+    assert isinstance(events[-1], StepFinished)
+    assert events[-1].reason == "tool_calls"
+
+
+CHUNKS = [json.dumps(each) for each in (chunk({"content": "H"}), chunk({"content": "i"}), chunk({}, "stop"))]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "\n".join(CHUNKS),
+        "".join(f"data: {each}\n" for each in [*CHUNKS, "[DONE]"]),
+        "\ufeff" + "".join(f"data:{each}\r\n\r\n" for each in CHUNKS),
+    ],
+)
+async def test_a_stream_in_another_form_is_read(body: str) -> None:
+    (events, error) = await answered("openai", body)
+    assert (text_of(events), error) == ("Hi", None)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ('{"detail": "prompt is too long: 10 tokens > 5 maximum"}', "context_too_long"),
+        (
+            '{"choices": null, "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}',
+            "quota_exhausted",
+        ),
+        ('data: {"message": "It is bad.", "code": 400}\n\n', "bad_model_request"),
+        ('[{"error": {"code": 400, "message": "It is bad."}}]', "bad_model_request"),
+    ],
+)
+async def test_an_error_with_a_good_status_is_an_error(body: str, code: str) -> None:
+    events, error = await answered("openai", body)
+    assert events == []
+    assert error is not None
+    assert error.code == code
+
+
+async def answered(kind: str, body: str) -> tuple[list[StepEvent], ModelError | None]:
+    """The events of a body that a server answers with status 200, and the failure, if it is one."""
+    events: list[StepEvent] = []
+    with RawServer(always(answer(body, media_type="text/plain"))) as server:
+        provider = create(kind, base_url=f"http://127.0.0.2:{server.port}/v1", api_key="", silence_timeout=10)
+        try:
+            async for event in provider.stream(asking()):
+                events += [event]
+        except ModelError as error:
+            return events, error
+        finally:
+            await provider.close()
+    return events, None
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_arguments_that_are_an_object_are_taken_in_the_responses_protocol(streamed: bool) -> None:
+    item = {"type": "function_call", "name": "list_tasks", "arguments": {"date": "20"}}
+    response = {"status": "completed", "output": [item]}
+    body = json.dumps({"type": "response.completed", "response": response} if streamed else response)
+    events, error = await answered("responses", f"data: {body}\n\n" if streamed else body)
+    assert error is None
+    assert calls_of(events) == [ToolCall("call_0", "list_tasks", '{"date": "20"}')]
 
 
 @pytest.mark.parametrize(

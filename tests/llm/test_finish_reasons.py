@@ -19,6 +19,14 @@ from tests.scripted_model import ScriptedModel
         ("openai", "model_length", "context_window"),
         ("openai", "refusal", "refusal"),
         ("openai", "eos", "stop"),
+        ("openai", "COMPLETE", "stop"),
+        ("openai", "content-filter", "content_filter"),
+        ("openai", "guardrail_intervened", "content_filter"),
+        ("openai", "ERROR_TOXIC", "content_filter"),
+        ("openai", "token_limit", "length"),
+        ("anthropic", "guardrail_intervened", "content_filter"),
+        ("anthropic", "MAX_TOKENS", "length"),
+        ("ollama", "SAFETY", "content_filter"),
         ("responses", "length", "length"),
         ("responses", "content_filter", "content_filter"),
         ("responses", "refusal", "refusal"),
@@ -37,7 +45,9 @@ async def test_what_a_server_says_of_the_end(connect: Connect, kind: str, said: 
     assert events[-1].reason == reason
 
 
-@pytest.mark.parametrize(("kind", "said"), [("ollama", "load"), ("ollama", "unload"), ("openai", "abort")])
+@pytest.mark.parametrize(
+    ("kind", "said"), [("ollama", "load"), ("ollama", "unload"), ("openai", "abort"), ("openai", "ERROR")]
+)
 async def test_a_server_that_gave_up_has_not_answered(connect: Connect, kind: str, said: str) -> None:
     _, error = await failure_after(connect(kind), asking({"text": "", "finish": said}))
     assert error.unavailable

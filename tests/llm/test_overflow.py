@@ -6,6 +6,7 @@ import random
 import pytest
 
 from core.errors import ModelError
+from llm.learning import names_the_window
 from llm.providers import errors
 from llm.providers.overflow import overflow_by_numbers
 
@@ -62,6 +63,20 @@ WORDINGS = [
     (413, b"", None),
     (400, said("Requested tokens do not fit: max sequence length is 3000."), 3_000),
     (400, said("Prompt 超长", code="1261"), None),
+    (400, said("Total tokens of image and text exceed max message tokens."), None),
+    (400, said("The input or output tokens must be reduced in order to run successfully"), None),
+    (400, {"error_code": 336104, "error_msg": "prompt tokens too long"}, None),
+    (400, {"code": 10907, "message": "token count exceeds the upper limit"}, None),
+    (400, {"success": False, "msg": "token总数超过限制"}, None),
+    (400, said("Invalid 'input': string too long. At most 10485760 characters.", code="string_above"), None),
+    (400, {"errors": [{"message": "AiError: 3757 tokens exceeded this model context window limit (3000)."}]}, 3_000),
+    (400, {"errors": [{"code": "invalid", "message": "3757 tokens cannot exceed the total tokens limit 3000"}]}, 3_000),
+    (400, said("Reduce the length of the messages. Current length is 3757 while limit is 3000"), 3_000),
+    (400, said("Provider returned error", metadata={"raw": json.dumps(said("maximum context length is 3000"))}), 3_000),
+    (400, {"errors": [{"message": "AiError: context window limit exceeded", "code": 5021}]}, None),
+    (422, {"detail": "Prompt length 20000 exceeds 15000"}, 15_000),
+    (400, {"base_resp": {"status_code": 2013, "status_msg": "context window exceeds limit"}}, None),
+    (400, {"error": said("prompt is too long: 3757 tokens > 3000 maximum")}, 3_000),
 ]  # fmt: skip
 
 
@@ -111,6 +126,14 @@ def test_numbers_alone_are_enough(status: int | None, message: str, limit: int |
         (429, "Too many requests: 3757 requests of 3000 requests this hour"),
         (429, "Too many tokens, please wait before trying again."),
         (400, "seed 3757 is larger than 3000"),
+        (400, "max_tokens exceeds the maximum tokens of this model"),
+        (400, "The batch of 3757 exceeds the maximum of 3000"),
+        (400, "Unexpected token in JSON at position 3757, maximum 3000"),
+        (400, "Invalid 'messages[1].content': array too long. Maximum length 3000, but got 3757"),
+        (400, "Invalid schema: the description has 3757, maximum 3000"),
+        (400, "Your account exceeds the token limit of the plan"),
+        (429, "You exceeded the limit of tokens per minute"),
+        (429, "This would exceed your rate limit of 30,000 input tokens per minute"),
         (400, "Something is wrong with 3757"),
         (400, "messages.12: 900 of 1000"),  # nothing near our count
         (401, "Incorrect API key 3757, 3000"),
@@ -126,6 +149,27 @@ def test_a_request_above_the_tokens_of_a_minute_is_an_overflow_of_the_account(st
     message = "Request too large for `m` in organization `o` on tokens per minute (TPM): Limit 3000, Requested 3757"
     error = refused(status, said(message, code="rate_limit_exceeded"))
     assert (error.code, error.limit, error.requested, error.of_account) == ("context_too_long", 3_000, 3_757, True)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This request exceeds the limit of 3000 tokens per minute",
+        "This would exceed your organization's rate limit of 3,000 input tokens per minute",
+        "Number of request tokens has exceeded your per-minute rate limit (3000 tokens)",
+    ],
+)
+def test_a_limit_of_a_minute_below_our_own_count_is_an_overflow_of_the_account(message: str) -> None:
+    error = refused(429, said(message))
+    assert (error.code, error.limit, error.of_account) == ("context_too_long", 3_000, True)
+
+
+@pytest.mark.parametrize(
+    ("message", "proven"), [("n must be at most 3000, got 3757", False), ("at most 3000 tokens, got 3757", True)]
+)
+def test_a_limit_of_something_unnamed_proves_no_window(message: str, proven: bool) -> None:
+    error = refused(400, said(message))
+    assert (error.limit, names_the_window(error, SENT, 0)) == (3_000, proven)
 
 
 @pytest.mark.parametrize(

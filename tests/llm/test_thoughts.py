@@ -35,6 +35,21 @@ def read(text: str, size: int, *, begins_inside: bool = False, complete: bool = 
         ("<think>`</think>` is a tag.\n</think>The answer.", "`</think>` is a tag.", "The answer."),
         ("<think>Okay.</think>Write `<think>` and </think>.", "Okay.", "Write `<think>` and </think>."),
         ("<think>Never said", "Never said", ""),
+        ('<think signature="a b" n=1>Okay.</think >The answer.', "Okay.", "The answer."),
+        ("\ufeff< think\n>Okay.</ think>The answer.", "Okay.", "The answer."),
+        ("<think/>The answer.", "", "The answer."),
+        ("<thinking>Okay.</think>The answer.", "Okay.", "The answer."),
+        ("<think>Not the tag </thinking> here.</think>The answer.", "Not the tag </thinking> here.", "The answer."),
+        ("<antThinking>Okay.</antThinking>The answer.", "Okay.", "The answer."),
+        ("<|begin_of_thought|>Okay.<|end_of_thought|>The answer.", "Okay.", "The answer."),
+        ("◁think▷Okay.◁/think▷The answer.", "Okay.", "The answer."),
+        ("<|channel>thought\nOkay.<channel|>The answer.", "Okay.", "The answer."),
+        (
+            "<|channel|>analysis<|message|>Okay.<|end|><|start|>assistant<|channel|>final<|message|>The answer.",
+            "Okay.",
+            "The answer.",
+        ),
+        ('<think>x = "</think>"\nOkay.</think>The answer.', 'x = "</think>"\nOkay.', "The answer."),
         # A template has opened the tag.
         ("Okay.\n</think>\n\nThe answer.", "Okay.", "The answer."),
         ("Okay</think>The answer.", "Okay", "The answer."),
@@ -45,6 +60,9 @@ def read(text: str, size: int, *, begins_inside: bool = False, complete: bool = 
         # Text about tags.
         ("The tag `</think>` ends it.", "", "The tag `</think>` ends it."),
         ("The tag </think> ends it.", "", "The tag </think> ends it."),
+        ('Use split("\\n</think>", 1).', "", 'Use split("\\n</think>", 1).'),
+        ('Use sub(r".*</think>", "", s).', "", 'Use sub(r".*</think>", "", s).'),
+        ("<thinkpad>a</thinkpad>", "", "<thinkpad>a</thinkpad>"),
         ("It is “</think>”.", "", "It is “</think>”."),
         ("```xml\n<think>a</think>\n```\n", "", "```xml\n<think>a</think>\n```\n"),
         ("```xml\na</think>\n```\n", "", "```xml\na</think>\n```\n"),
@@ -67,6 +85,12 @@ def test_a_model_known_for_it_begins_with_reasoning(size: int) -> None:
 
 def test_a_model_known_for_it_that_has_not_reasoned_has_answered() -> None:
     assert read("The answer.", 4, begins_inside=True)[1] == "The answer."
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_code_in_the_answer_of_such_a_model_ends_no_reasoning(size: int) -> None:
+    text = "Here:\n```\n<think>x</think>\n```\nDone."
+    assert read(text, size, begins_inside=True)[1] == text
 
 
 def test_a_first_piece_that_begins_no_tag_is_passed_on_at_once() -> None:

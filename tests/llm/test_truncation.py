@@ -175,6 +175,11 @@ def test_three_growing_calls_with_the_same_count_prove_a_window(model: Model) ->
         [call(5_000, 4_096), call(6_100, 4_000), call(7_400, 4_096)],  # 2 % apart
         [call(5_000, 4_096), call(6_100, 4_096, 1_000), call(7_400, 4_096, 2_200)],  # what was cached was read
         [call(700, 700), call(1_400, 700), call(2_100, 700), call(2_800, 700)],  # no server has so small a window
+        # Messages of 3,000 tokens each, of which the cache had all but the newest; then of many of them.
+        [call(3_500, 3_500), call(6_500, 3_000), call(9_500, 3_000), call(12_500, 3_000)],
+        [call(3_500 + 3_000 * number, 3_000) for number in range(12)],
+        [call(3_500 + 4_200 * number, 3_000) for number in range(12)],  # it had the answers, too
+        [call(100, 8_192), call(1_000, 8_192), call(9_000, 8_192)],  # the number is always the same
         [call(9_000, 9_000), call(10_000, 3_000), call(12_500, 3_000), call(16_000, 3_000)],  # 9,000 were read whole
         [call(5_000, 4_096), call(6_100, 4_096), call(7_000, 7_000), call(7_400, 4_096)],  # one was larger
         [call(1_000, 4_096), call(1_500, 4_096), call(2_000, 4_096)],  # nothing is missing

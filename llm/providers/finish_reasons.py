@@ -1,0 +1,55 @@
+"""How servers say that an answer has ended.
+
+One table for all protocols: gateways pass on the words of the provider behind them. A reason that is not here is kept
+as one that is not known, since an answer may be missing its end then.
+"""
+
+from llm.types.model_call import FinishReason
+
+_GOOD_ENDS = (
+    *("stop", "eos", "eos_token", "end_turn", "end_of_turn", "stop_sequence", "stop_token", "stop_str", "end", "eot"),
+    *("complete", "completed", "done", "finished", "normal", "reason_stop"),
+)
+_LENGTHS = ("length", "max_tokens", "max_output_tokens", "max_length", "token_limit", "limit", "reason_max_len")
+_CALLS = ("tool_calls", "tool_call", "tool_use", "function_call", "function_calls")
+_FILTERED = (
+    *("content_filter", "content_filtered", "guardrail_intervened"),  # OpenAI and Azure; Bedrock
+    *("sensitive", "error_toxic"),  # GLM; Cohere
+    # Gemini's own
+    *("safety", "recitation", "language", "prohibited_content", "blocklist", "spii", "model_armor"),
+    *("image_safety", "image_prohibited_content", "image_recitation"),
+)
+_REASONS: dict[str, FinishReason] = {
+    **dict.fromkeys(_GOOD_ENDS, "stop"),
+    **dict.fromkeys(_LENGTHS, "length"),
+    **dict.fromkeys(_CALLS, "tool_calls"),
+    **dict.fromkeys(_FILTERED, "content_filter"),
+    "model_length": "context_window",  # Mistral
+    "model_context_window_exceeded": "context_window",  # Anthropic, GLM
+    "error_limit": "context_window",  # Cohere
+    "refusal": "refusal",
+    "pause_turn": "pause",  # Anthropic
+}
+# The server gave up: OpenRouter and Mistral; DeepSeek; vLLM; GLM; Cohere; watsonx.
+_FAILED = ("error", "insufficient_system_resource", "abort", "aborted", "network_error", "timeout", "time_limit")
+_NONE = ("", "null", "none", "finish_reason_unspecified")  # DashScope's, while the answer goes on; Gemini's
+
+
+def _plain(word: str) -> str:
+    """Google says what was filtered behind a colon: “content_filter: SAFETY”; Vercel's gateway writes hyphens."""
+    return word.strip().lower().partition(":")[0].replace("-", "_").replace(" ", "_")
+
+
+def is_finish(word: str) -> bool:
+    """Return whether a server's word says that the answer has ended."""
+    return _plain(word) not in _NONE
+
+
+def is_failure(word: str) -> bool:
+    """Return whether a server's word says that it gave up."""
+    return _plain(word) in _FAILED
+
+
+def finish_reason(word: str) -> FinishReason:
+    """Return why an answer ended by the server's word for it."""
+    return _REASONS.get(_plain(word), "other")
