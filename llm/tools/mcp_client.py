@@ -10,7 +10,6 @@ are read as they came (`_Raw`), part by part.
 import asyncio
 import json
 import logging
-import re
 import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -42,7 +41,6 @@ MAX_ADDRESS = 2_000  # characters of a resource's address or name
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 _DATA = b"data:"
-_LINES = re.compile(rb"[^\r\n]*[\r\n]")  # of a stream of events
 _closing: set[asyncio.Task[Any]] = set()  # the event loop itself holds tasks only weakly
 
 
@@ -338,7 +336,7 @@ class _MendedEvents(httpx2.AsyncByteStream):
             rest += piece
             end = max(rest.rfind(b"\n", searched), rest.rfind(b"\r", searched)) + 1
             if end:
-                yield b"".join(map(_mended_line, _LINES.findall(rest[:end])))
+                yield b"".join(map(_mended_line, bytes(rest[:end]).splitlines(keepends=True)))
                 del rest[:end]
         if rest:
             yield _mended_line(bytes(rest))
