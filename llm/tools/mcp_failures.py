@@ -92,13 +92,7 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
     if known is not None:
         return known
     if message.startswith(_UNREADABLE):
-        answer = without_secrets(exchange.strange, server)[:200]
-        what = f"“{answer}”, which is" if answer else "nothing, which is"
-        return (
-            "tool_server_invalid",
-            f"{_host(server)} answered {what} not of the Model Context Protocol. Check the URL, and that the server is "
-            "up to date.",
-        )
+        return "tool_server_invalid", _unreadable(_host(server), without_secrets(exchange.strange, server)[:200])
     if message:
         text = without_secrets(message, server)[:500]
         return "tool_server_error", f"{server.name} answers, but with an error: “{text}”."
@@ -106,6 +100,15 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
         "tool_server_invalid",
         f"{server.name} answers, but not as the Model Context Protocol asks.{_last_words(server, exchange)} Check that "
         "its address or command is that of an MCP server, and that it is up to date.",
+    )
+
+
+def _unreadable(host: str, text: str) -> str:
+    if not text:
+        return f"{host} answered with nothing. Check the URL, and that the server is up to date."
+    return (
+        f"{host} answered “{text}”, which is not of the Model Context Protocol. Check the URL, and that the server is "
+        "up to date."
     )
 
 
@@ -182,10 +185,10 @@ def _of_process(server: Server, exchange: Exchange) -> Cause | None:
 
 
 def _strange_output(server: Server, exchange: Exchange) -> str:
+    text = without_secrets(exchange.strange, server)[:200]
     return (
-        f"The process wrote “{without_secrets(exchange.strange, server)[:200]}”, which is not of the Model Context "
-        "Protocol. Check that the command starts an MCP server over stdio, and that it writes its log to the standard "
-        "error."
+        f"The process wrote “{text}”, which is not of the Model Context Protocol. Check that the command starts an MCP "
+        "server over stdio, and that it writes its log to the standard error."
     )
 
 

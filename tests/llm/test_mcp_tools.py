@@ -263,7 +263,7 @@ async def test_half_a_character_costs_neither_the_list_nor_a_result(wire: str, t
 
 
 async def test_an_answer_that_is_no_message_is_said_in_plain_words() -> None:
-    for body, words in (("", "answered nothing"), ("oops", "answered “oops”")):
+    for body, words in (("", "answered with nothing"), ("oops", "answered “oops”")):
         with (
             RawServer(always(answer(body, media_type="application/json"))) as server,
             pytest.raises(ServerFailed) as failure,
