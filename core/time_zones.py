@@ -22,6 +22,7 @@ _SAME_PLACE = {
     "Pacific/Truk": "Pacific/Chuuk",
     "Pacific/Yap": "Pacific/Chuuk",
 }
+_NO_PLACES = frozenset({"localtime", "Factory"})  # the machine's own zone, and the one of a machine without
 _STAY = frozenset({"UTC", "GMT"})  # short names that people use
 
 
@@ -41,7 +42,7 @@ def present_name(name: str) -> str:
 
 @cache
 def names() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
+    return frozenset(zoneinfo.available_timezones()) - _NO_PLACES
 
 
 @cache

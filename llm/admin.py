@@ -35,6 +35,7 @@ from llm.tools import services as tools
 from llm.truncation import ReportedCounts
 
 WAITING = gettext_lazy("Choose a provider and type a name.")
+NAMES_SHOWN = 100  # tools that a message names
 
 
 class KeyedAdmin(RowAdmin):
@@ -572,5 +573,7 @@ class ToolServerAdmin(KeyedAdmin):
             listing = tools.try_tool_server(tool_server=tool_server)
         except ProductError as error:
             return self.back(request, tool_server, f"{tool_server}: {error.detail}", messages.ERROR)
-        offered = ", ".join(tool.definition.name for tool in listing.tools) or _("no tools")
+        names = [tool.definition.name for tool in listing.tools]
+        more = [f"… ({len(names):,})"] if len(names) > NAMES_SHOWN else []
+        offered = ", ".join(names[:NAMES_SHOWN] + more) or _("no tools")  # the page has all of them further down
         return self.back(request, tool_server, f"{tool_server} offers: {offered}.")

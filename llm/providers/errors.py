@@ -206,7 +206,7 @@ def from_event(body: Any, api_key: str) -> ModelError:
 
 
 _PLACE_OF_TOOL = (
-    re.compile(r"\btools\[\d+\]\.function_declarations\[(\d+)\]"),  # Google
+    re.compile(r"\bfunction_declarations\[(\d+)\]"),  # Google
     re.compile(r"\btools(?:\[|\.)(\d+)\b"),  # OpenAI and Groq in brackets, Anthropic with a dot
 )
 _NAME_OF_TOOL = re.compile(
@@ -214,8 +214,12 @@ _NAME_OF_TOOL = re.compile(
 )
 _MOST_TOOLS = re.compile(
     r"tools['\"`]?:? array too long\. Expected an array with maximum length (\d+)"  # OpenAI
-    r"|(?:maximum|at most|up to|no more than|limit of)(?: number of)?\D{0,20}(\d+) (?:tools|functions)"
-    r"|(?:maximum|max) (?:number of )?(?:tools|functions)\D{1,40}?(\d+)",
+    r"|(?:maximum|at most|up to|no more than|limit of)(?: number of)?\D{0,20}(\d+) (?:tools|function)"
+    r"|(?:maximum|max) (?:number of )?(?:tools|functions)\D{1,40}?(\d+)"
+    r"|\btools\W{1,4}(?:list should have|maximum number of items|must contain)\D{1,40}(\d+)"  # pydantic, Groq, Joi
+    r"|\btools?(?: count)?\D{0,20}(?:\d{1,6}\D{1,20})?exceed\D{1,40}(\d++)(?! ?(?:char|tok|byte))"
+    r"|too many (?:tools|functions)[^\n]{0,40}?(?:max|limit|most|allowed)\D{1,20}(\d+)"
+    r"|\d (?:tools|functions)\D{1,20}(?:max|limit|most)\D{1,20}(\d+)",
     re.IGNORECASE,
 )
 MAX_WORDS = 20_000  # characters of an error that are searched for tools

@@ -66,11 +66,14 @@ async def tools_of(server: Server) -> Listing:
 
     raw = await mcp_client.listed(server, MAX_TOOLS, LIST_TIMEOUT)
     # In a thread: a long list takes a part of a second, and every other answer waits for this loop.
-    return await asyncio.to_thread(listing_of, server, raw)
+    return await asyncio.to_thread(listing_of, server, raw.tools, endless=raw.endless)
 
 
-def listing_of(server: Server, raw: Sequence[Any]) -> Listing:
-    """Return the tools of a list as the server wrote it, each by itself: a bad one costs no other."""
+def listing_of(server: Server, raw: Sequence[Any], *, endless: bool = False) -> Listing:
+    """Return the tools of a list as the server wrote it, each by itself: a bad one costs no other.
+
+    `endless`: the server's pages did not end.
+    """
     tools: dict[str, ServerTool] = {}
     problems: list[ToolProblem] = []
     served: set[str] = set()
@@ -102,6 +105,9 @@ def listing_of(server: Server, raw: Sequence[Any]) -> Listing:
         tools[name] = ServerTool(server, served_as, ToolDefinition(name, description[:MAX_DESCRIPTION], schema))
     if len(raw) > MAX_TOOLS:
         reason = f"The server lists more than {MAX_TOOLS:,} tools; those beyond are not read."
+        problems.append(ToolProblem(f"{server.name}: more tools", reason))
+    elif endless:
+        reason = "The pages of the server's list do not end; those beyond are not read."
         problems.append(ToolProblem(f"{server.name}: more tools", reason))
     return Listing(list(tools.values()), problems)
 

@@ -11,8 +11,9 @@ import asyncio
 import json
 import logging
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -28,16 +29,18 @@ from core.net.outgoing import note
 from core.text import clean
 from llm.tools import mcp_failures
 from llm.tools.mcp_failures import Exchange
+from llm.tools.mcp_messages import mended
 from llm.tools.mcp_process import process_streams
 from llm.tools.servers import Server, ServerFailed
 from llm.types.tools import ToolOutput
 
 MAX_BYTES = 16_000_000  # of one answer
 MAX_PAGES = 100  # of one list of tools
+MAX_ADDRESS = 2_000  # characters of a resource's address or name
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
-RawTool = Mapping[str, Any]
+_DATA = b"data:"
 _closing: set[asyncio.Task[Any]] = set()  # the event loop itself holds tasks only weakly
 
 
@@ -53,26 +56,37 @@ async def call(server: Server, tool: str, arguments: Mapping[str, Any]) -> ToolO
     return _output(await _ask(server, ask, Exchange()))
 
 
-async def listed(server: Server, most: int, timeout: float) -> list[RawTool | Any]:
+@dataclass(frozen=True, slots=True)
+class RawListing:
+    """Tools as a server writes them. `endless`: its pages led on and on, or back to an earlier one."""
+
+    tools: Sequence[Any]
+    endless: bool = False
+
+
+async def listed(server: Server, most: int, timeout: float) -> RawListing:
     """Return its first tools as the server writes them, one more than `most` if there are more.
 
     Raises `ServerFailed`, also when it takes more than `timeout` seconds.
     """
     exchange = Exchange()
 
-    async def ask(client: Client, raw: "_Raw") -> list[Any]:
+    async def ask(client: Client, raw: "_Raw") -> RawListing:
         tools: list[Any] = []
-        cursor = None
+        cursors: list[str] = []
         for _ in range(MAX_PAGES):
-            page = await client.list_tools(cursor=cursor)
+            page = await client.list_tools(cursor=cursors[-1] if cursors else None)
             named = raw.newest.get("tools")
             if not isinstance(named, list):
                 raise ValueError("what should be a list of tools is none")
             tools += named
             cursor = page.next_cursor
-            if not cursor or not named or len(tools) > most:
+            if not cursor or len(tools) > most:
+                return RawListing(tools[: most + 1])
+            if cursor in cursors:
                 break
-        return tools[: most + 1]
+            cursors.append(cursor)
+        return RawListing(tools[: most + 1], endless=True)
 
     try:
         async with asyncio.timeout(timeout):
@@ -193,7 +207,8 @@ class _Raw:
         known = {name: result[name] for name in self._KEPT if name in result}
         if method == "tools/list":
             cursor = result.get("nextCursor")
-            instead = {**known, "tools": [], **({"nextCursor": cursor} if isinstance(cursor, str) else {})}
+            leads_on = isinstance(cursor, str | int) and not isinstance(cursor, bool)
+            instead = {**known, "tools": [], **({"nextCursor": str(cursor)} if leads_on else {})}
         else:
             instead = {**known, "content": [], "isError": True}  # as an error it is not held against an output schema
         message = JSONRPCResponse(jsonrpc="2.0", id=item.message.id, result=instead)
@@ -267,6 +282,11 @@ async def _watch(response: httpx2.Response, exchange: Exchange) -> None:
         raise httpx2.DecodingError("packed though not asked for", request=response.request)
     if isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _CappedStream(response.stream, exchange)
+        media_type = response.headers.get("content-type", "").lower()
+        if response.status_code == 200 and media_type.startswith("application/json"):
+            response.stream = _MendedAnswer(response.stream, exchange)
+        elif response.status_code == 200 and media_type.startswith("text/event-stream"):
+            response.stream = _MendedEvents(response.stream)
 
 
 class _CappedStream(httpx2.AsyncByteStream):
@@ -286,20 +306,80 @@ class _CappedStream(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
+class _MendedAnswer(httpx2.AsyncByteStream):
+    """An answer of one message, as `mended` makes it."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
+        self._inner, self._exchange = inner, exchange
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body = b"".join([piece async for piece in self._inner])
+        message = mended(body)
+        if message is None:
+            self._exchange.note_strange(body)
+        yield body if message is None else message
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _MendedEvents(httpx2.AsyncByteStream):
+    """A stream of events, in which each message that stands on one line is as `mended` makes it."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        rest = bytearray()
+        async for piece in self._inner:
+            searched = len(rest)
+            rest += piece
+            end = max(rest.rfind(b"\n", searched), rest.rfind(b"\r", searched)) + 1
+            if end:
+                yield b"".join(map(_mended_line, bytes(rest[:end]).splitlines(keepends=True)))
+                del rest[:end]
+        if rest:
+            yield _mended_line(bytes(rest))
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _mended_line(line: bytes) -> bytes:
+    if not line.startswith(_DATA):
+        return line
+    message = mended(line[len(_DATA) :].strip())
+    end = line[len(line.rstrip(b"\r\n")) :]
+    return line if message is None else _DATA + b" " + message + end
+
+
 def _output(result: Mapping[str, Any]) -> ToolOutput:
     """The text of an answer; what is not text is named, as a model cannot see it here."""
     content = result.get("content")
-    parts = [_block(each) for each in content] if isinstance(content, list) else []
+    blocks = content if isinstance(content, list) else [] if content is None else [content]
+    text = "\n".join(map(_block, blocks))
     structured = result.get("structuredContent")
-    if not parts and structured is not None:
-        parts = [clean(json.dumps(structured, ensure_ascii=False))]
-    text = "\n".join(parts) or "The tool gave no text."
-    return ToolOutput(text, error=bool(result.get("isError")), whole=text)
+    if not text.strip() and structured is not None:
+        text = clean(json.dumps(structured, ensure_ascii=False))
+    text = text or "The tool gave no text."
+    return ToolOutput(text, error=result.get("isError") is True, whole=text)
 
 
 def _block(block: Any) -> str:
     if not isinstance(block, Mapping):
         return clean(block) if isinstance(block, str) else "[not text, not shown]"
-    if block.get("type") == "text" and isinstance(block.get("text"), str):
+    kind = clean(str(block.get("type", "part")))[:50]
+    resource = block.get("resource")
+    address = _text(resource if isinstance(resource, Mapping) else block, "uri")
+    if kind == "text" and isinstance(block.get("text"), str):
         return clean(block["text"])
-    return f"[{clean(str(block.get('type', 'part')))[:50]}: not text, not shown]"
+    if kind == "resource" and isinstance(resource, Mapping) and isinstance(resource.get("text"), str):
+        return "\n".join(filter(None, (f"[{address}]" if address else "", clean(resource["text"]))))
+    if kind == "resource_link" and address:
+        return " ".join(filter(None, ("[resource_link:", _text(block, "name"), address + "]")))
+    return f"[{kind}: not text, not shown]"
+
+
+def _text(block: Mapping[str, Any], name: str) -> str:
+    value = block.get(name)
+    return clean(value)[:MAX_ADDRESS] if isinstance(value, str) else ""

@@ -22,6 +22,7 @@ _KEYS = re.compile(
 )
 _DENIED = (401, 403)
 _OTHER_TRANSPORT = (404, 405, 406, 415)
+_UNREADABLE = "Failed to parse"  # how the package begins what it says of an answer that it cannot read
 _OF_PROTOCOL = ("application/json", "text/event-stream")
 _TLS = re.compile(r"certificate|\bssl\b|\btls\b", re.IGNORECASE)
 _NO_HOST = re.compile(r"name or service|nodename|no address|name resolution|getaddrinfo", re.IGNORECASE)
@@ -33,7 +34,7 @@ class Exchange:
 
     `status` and `media_type` are those of the newest answer to a request over HTTP, `location` where that leads on to.
     `ended`: a process has closed its output by itself; `exit_code`: how it ended; `stderr`: the last bytes of it.
-    `strange`: the first line of its output that is none of the protocol. `too_large`: an answer beyond what is read.
+    `strange`: the first of its output that is none of the protocol. `too_large`: an answer beyond what is read.
     """
 
     status: int = 0
@@ -44,6 +45,10 @@ class Exchange:
     stderr: bytes = b""
     strange: str = ""
     too_large: bool = False
+
+    def note_strange(self, output: bytes) -> None:
+        """Keep the first output that is no message of the protocol."""
+        self.strange = self.strange or clean(output[:400].decode("utf-8", "replace")).strip()
 
 
 def failed(server: Server, exchange: Exchange, error: BaseException | None, message: str = "") -> ServerFailed:
@@ -62,6 +67,8 @@ def timed_out(server: Server, seconds: float, exchange: Exchange) -> ServerFaile
     sentence = f"{server.name} did not list its tools within {seconds:g} seconds."
     if server.url:
         advice = f"{sentence} Check that {_host(server)} is the right host and is not overloaded, then try again."
+    elif exchange.strange:
+        advice = f"{sentence} {_strange_output(server, exchange)}"
     else:
         advice = (
             f"{sentence}{_last_words(server, exchange)} Check that the command starts a server of the protocol, and "
@@ -84,6 +91,8 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
         known = _of_start(server, causes) or _of_process(server, exchange)
     if known is not None:
         return known
+    if message.startswith(_UNREADABLE):
+        return "tool_server_invalid", _unreadable(_host(server), without_secrets(exchange.strange, server)[:200])
     if message:
         text = without_secrets(message, server)[:500]
         return "tool_server_error", f"{server.name} answers, but with an error: “{text}”."
@@ -91,6 +100,15 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
         "tool_server_invalid",
         f"{server.name} answers, but not as the Model Context Protocol asks.{_last_words(server, exchange)} Check that "
         "its address or command is that of an MCP server, and that it is up to date.",
+    )
+
+
+def _unreadable(host: str, text: str) -> str:
+    if not text:
+        return f"{host} answered with nothing. Check the URL, and that the server is up to date."
+    return (
+        f"{host} answered “{text}”, which is not of the Model Context Protocol. Check the URL, and that the server is "
+        "up to date."
     )
 
 
@@ -136,8 +154,9 @@ def _of_status(host: str, exchange: Exchange) -> Cause | None:
     if status >= 400:
         advice = f"{host} answered with status {status}. Look into the log of the server, then try again."
         return "tool_server_http_error", advice
-    if status and exchange.media_type and not exchange.media_type.startswith(_OF_PROTOCOL):
-        advice = f"{host} answered with {exchange.media_type[:60]}, not with the Model Context Protocol. Check the URL."
+    if status == 200 and not exchange.media_type.startswith(_OF_PROTOCOL):
+        media_type = exchange.media_type[:60] or "no media type"
+        advice = f"{host} answered with {media_type}, not with the Model Context Protocol. Check the URL."
         return "tool_server_wrong_address", advice
     return None
 
@@ -162,14 +181,15 @@ def _of_process(server: Server, exchange: Exchange) -> Cause | None:
             f"The process {_how_it_ended(exchange.exit_code)} before it had answered.{_last_words(server, exchange)} "
             "Check the command, its arguments and what it needs in its environment.",
         )
-    if exchange.strange:
-        text = without_secrets(exchange.strange, server)[:200]
-        return (
-            "tool_server_invalid",
-            f"The process wrote “{text}”, which is not of the Model Context Protocol. Check that the command starts an "
-            "MCP server over stdio, and that it writes its log to the standard error.",
-        )
-    return None
+    return ("tool_server_invalid", _strange_output(server, exchange)) if exchange.strange else None
+
+
+def _strange_output(server: Server, exchange: Exchange) -> str:
+    text = without_secrets(exchange.strange, server)[:200]
+    return (
+        f"The process wrote “{text}”, which is not of the Model Context Protocol. Check that the command starts an MCP "
+        "server over stdio, and that it writes its log to the standard error."
+    )
 
 
 def _how_it_ended(code: int | None) -> str:

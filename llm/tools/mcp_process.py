@@ -15,14 +15,14 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from core.text import clean
 from llm.tools.mcp_failures import Exchange
+from llm.tools.mcp_messages import mended
 
 PATIENCE = 2.0  # seconds to end after the input was closed, and again after the signal to end
 STDERR_TAIL = 8_192  # bytes
 
-Arriving = MemoryObjectSendStream[SessionMessage | Exception]
-Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
+Arriving = MemoryObjectSendStream[SessionMessage]
+Incoming = MemoryObjectReceiveStream[SessionMessage]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
@@ -44,7 +44,7 @@ async def process_streams(
         limit=most,
         start_new_session=True,  # so that its own children can be ended with it
     )
-    to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    to_session, incoming = anyio.create_memory_object_stream[SessionMessage](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     tasks = [
         asyncio.create_task(_read(process, to_session, exchange)),
@@ -68,7 +68,7 @@ async def process_streams(
 
 async def _read(
     process: asyncio.subprocess.Process,
-    messages: MemoryObjectSendStream[SessionMessage | Exception],
+    messages: MemoryObjectSendStream[SessionMessage],
     exchange: Exchange,
 ) -> None:
     assert process.stdout is not None  # noqa: S101 - it was started with pipes
@@ -83,16 +83,18 @@ async def _read(
                 if not line:
                     exchange.ended = True
                     return
-                if line.strip():
-                    await messages.send(_message(line, exchange))
+                message = _message(line, exchange) if line.strip() else None
+                if message is not None:
+                    await messages.send(message)
 
 
-def _message(line: bytes, exchange: Exchange) -> SessionMessage | Exception:
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError as error:
-        exchange.strange = exchange.strange or clean(line[:400].decode("utf-8", "replace")).strip()
-        return error
+def _message(line: bytes, exchange: Exchange) -> SessionMessage | None:
+    """Return the message of a line; None for a line that is none, which is noted."""
+    message = mended(line)
+    if message is None:
+        exchange.note_strange(line)
+        return None
+    return SessionMessage(jsonrpc_message_adapter.validate_json(message, by_name=False))
 
 
 async def _write(process: asyncio.subprocess.Process, messages: MemoryObjectReceiveStream[SessionMessage]) -> None:

@@ -8,19 +8,23 @@ the arguments of a call itself.
 Cases met in public: arrays without `items` (apify-mcp-server#36, ogx#3004), a text among the properties
 (vscode-unify-chat-provider#162), no properties (github-mcp-server#1548), alternatives at the top
 (notion-mcp-server#341, huly-mcp#66, mobile-mcp#344), `$ref` that lead nowhere (gemini-cli#13326), lists of types
-(mcp-server-excel#674), properties of what is no object (opencode#11889).
+(mcp-server-excel#674), properties of what is no object (opencode#11889), patterns in another language than Python's,
+references with an escaped name, as of generic types.
 """
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from core.text import clean
 
 MAX_DEPTH = 40  # of a schema; deeper ones are not written by hand, and recursion ends somewhere
 MAX_VALUES = 20_000  # of one schema, nested ones included
 MAX_SCHEMA = 100_000  # characters of JSON
+MAX_PATTERN = 500  # characters; one takes milliseconds to be read
 MAX_ALTERNATIVES = 200  # at the top, followed references included: those may form circles
 
 Schema = dict[str, Any]
@@ -46,7 +50,10 @@ _OF_OBJECTS = (
     *("minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "unevaluatedProperties"),
 )
 _DROPPED = frozenset(
-    {"$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$vocabulary"}
+    {
+        *("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$vocabulary"),
+        "dependencies",  # until draft 2019-09
+    }
 )
 _SCHEMAS_BY_NAME = frozenset({"$defs", "definitions", "patternProperties", "dependentSchemas"})
 _ONE_SCHEMA = frozenset(
@@ -75,10 +82,9 @@ def repaired(schema: Any) -> Schema:
     _require_bounds(schema)
     root = _Document(schema)
     result = root.repaired(root.at_top(), 0)
-    result = {name: _without_lost_references(value, result) for name, value in result.items()}
     if len(json.dumps(result, ensure_ascii=False)) > MAX_SCHEMA:
         raise BadSchema(f"Its input schema is longer than {MAX_SCHEMA:,} characters.")
-    return result
+    return {name: _without_broken(value, result) for name, value in result.items()}
 
 
 def _require_bounds(schema: Any) -> None:
@@ -390,7 +396,7 @@ def _target(document: Mapping[str, Any], reference: Any) -> Any:
         return None
     place: Any = document
     for step in filter(None, reference[1:].split("/")):
-        name = step.replace("~1", "/").replace("~0", "~").replace("%24", "$")
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
         if isinstance(place, Mapping) and name in place:
             place = place[name]
         elif isinstance(place, list) and name.isascii() and name.isdigit() and int(name) < len(place):
@@ -400,17 +406,35 @@ def _target(document: Mapping[str, Any], reference: Any) -> Any:
     return place
 
 
-def _without_lost_references(value: Any, document: Schema) -> Any:
-    """The same without references that point to no schema of the repaired document; anything is taken there then."""
+def _without_broken(value: Any, document: Schema) -> Any:
+    """The same without references that point to no schema of the repaired document, and without patterns that are none.
+
+    Anything is taken there then. OpenAI refuses a tool with a pattern that Python cannot read.
+    """
     if isinstance(value, list):
-        return [_without_lost_references(each, document) for each in value]
+        return [_without_broken(each, document) for each in value]
     if not isinstance(value, dict):
         return value
-    reference = value.get("$ref")
-    lost = isinstance(reference, str) and not isinstance(_target(document, reference), dict)
-    return {
-        name: _without_lost_references(each, document) for name, each in value.items() if not (lost and name == "$ref")
-    }
+    result: Schema = {}
+    for name, each in value.items():
+        if isinstance(each, str) and name == "$ref" and not isinstance(_target(document, each), dict):
+            continue
+        if isinstance(each, str) and name == "pattern" and not _is_pattern(each):
+            continue
+        if isinstance(each, dict) and name == "patternProperties":
+            each = {pattern: schema for pattern, schema in each.items() if _is_pattern(pattern)}
+        result[name] = _without_broken(each, document)
+    return result
+
+
+def _is_pattern(text: str) -> bool:
+    if len(text) > MAX_PATTERN:
+        return False
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def _is_json(value: Any) -> bool:

@@ -172,8 +172,11 @@ function valueByServer(field) {
 /** What opened a form that came after the page, as `hx-get` of it. @type {WeakMap<HTMLFormElement, string>} */
 const openers = new WeakMap();
 
-/** @param {HTMLFormElement} form */
-function keep(form) {
+/** The changes in the draft that a form has written or was restored from; another tab may have written its own since. @type {WeakMap<HTMLFormElement, string>} */
+const own = new WeakMap();
+
+/** What is written in a form. @param {HTMLFormElement} form */
+function changesIn(form) {
   /** @type {Map<string, number>} */
   const seen = new Map();
   /** @type {Change[]} */
@@ -183,15 +186,28 @@ function keep(form) {
     seen.set(field.name, nth + 1);
     if (isWritten(field)) changes.push({ name: field.name, nth, value: currentValue(field) });
   }
+  return changes;
+}
+
+/** @param {HTMLFormElement} form @param {Change[]} [changes] */
+function keep(form, changes = changesIn(form)) {
   const page = location.pathname;
   keepDraft(nameOf(form), changes.length ? { page, opener: openers.get(form) ?? "", changes } : null);
+  own.set(form, JSON.stringify(changes));
 }
 
 for (const type of ["input", "change"])
   document.addEventListener(type, ({ target }) => {
     const { form } = /** @type {HTMLInputElement} */ (target);
-    if (holdsText(form)) keep(form);
+    if (!holdsText(form)) return;
+    const changes = changesIn(form);
+    if (JSON.stringify(changes) !== own.get(form)) keep(form, changes); // leaving a field changes nothing
   });
+
+/** The server has stored it: the draft of the same form in another tab stays. @param {HTMLFormElement} form */
+function dropOwn(form) {
+  if (JSON.stringify(draftOf(nameOf(form))?.changes ?? []) === own.get(form)) dropDraft(nameOf(form));
+}
 
 /** The server has stored it, or it was given up. @param {HTMLFormElement} form */
 export function forget(form) {
@@ -222,6 +238,7 @@ export function restore(form) {
   looked.add(form);
   const draft = stored(keyOf(nameOf(form)));
   const changes = /** @type {FormDraft | undefined} */ (draft?.value)?.changes ?? [];
+  own.set(form, JSON.stringify(changes));
   const restored = changes.flatMap(({ name, nth, value }) => {
     const field = keptFieldsOf(form).filter((each) => each.name === name)[nth];
     const same = !field || JSON.stringify(valueByServer(field)) === JSON.stringify(value);
@@ -299,7 +316,7 @@ export async function send(form, submitter = null) {
   const response = await fetch(address, { method: "POST", body, headers, redirect: "manual" }).catch(() => null);
   const to = response?.headers.get("Form-Location");
   if (response && to) {
-    if (response.headers.get("Form-Stored") === "yes") dropDraft(nameOf(form));
+    if (response.headers.get("Form-Stored") === "yes") dropOwn(form);
     return go(form, new URL(to, location.href));
   }
   ready(form);
@@ -385,7 +402,7 @@ document.addEventListener("click", (event) => {
 // --- forms that htmx sends ---
 
 /** Only what our server answers has it: a network before the server answers with pages of its own. @param {XMLHttpRequest} xhr */
-function isOurs(xhr) {
+export function isOurs(xhr) {
   return xhr.getResponseHeader("X-Request-ID") !== null;
 }
 
@@ -404,7 +421,7 @@ document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
 });
 document.body.addEventListener("htmx:afterRequest", ({ detail: { requestConfig, xhr } }) => {
   const { elt, unfilteredFormData } = requestConfig;
-  if (!holdsText(elt) || !xhr.status || xhr.status >= 400 || !elt.isConnected) return;
+  if (!holdsText(elt) || !xhr.status || xhr.status >= 400 || !isOurs(xhr) || !elt.isConnected) return;
   document.getElementById(elt.dataset.refusal ?? "")?.replaceChildren();
   settle(elt, unfilteredFormData);
   keep(elt); // what was written meanwhile

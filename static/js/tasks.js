@@ -1,4 +1,5 @@
 /** The pages of tasks: what a swap of the list would forget, keys, and dragging. The selection is where the focus is. */
+import { holdsText, isOurs } from "./drafts.js";
 import { onNews } from "./live.js";
 import { all, announce, around, find, need } from "./page.js";
 
@@ -33,7 +34,7 @@ document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.target !== region) return;
   if (!detail.serverResponse.includes('id="tasks"')) {
     detail.shouldSwap = false; // signed out meanwhile
-    location.reload();
+    if (!holdsText(detail.requestConfig.elt)) location.reload(); // a form with a text says so itself
     return;
   }
   if (!detail.shouldSwap) return;
@@ -73,7 +74,7 @@ document.body.addEventListener("htmx:beforeSend", ({ detail: { elt, xhr } }) => 
   field.value = "";
 });
 document.body.addEventListener("htmx:afterRequest", ({ detail: { elt, successful, xhr } }) => {
-  if (successful) return elt.querySelector("[data-problem]")?.replaceChildren();
+  if (successful && isOurs(xhr)) return elt.querySelector("[data-problem]")?.replaceChildren();
   const { field, text } = sent.get(xhr) ?? {};
   if (field) field.value = [text, field.value].filter(Boolean).join("\n");
 });

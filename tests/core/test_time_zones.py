@@ -37,7 +37,9 @@ def test_a_name_in_use_stays(name: str) -> None:
     assert is_zone(name)
 
 
-@pytest.mark.parametrize("name", ["Mars/Olympus", "", "America", "../etc/passwd", "asia/saigon", "Asia/Saigon\0"])
+@pytest.mark.parametrize(
+    "name", ["Mars/Olympus", "", "America", "../etc/passwd", "asia/saigon", "Asia/Saigon\0", "localtime", "Factory"]
+)
 def test_an_unknown_name_is_no_zone(name: str) -> None:
     assert zone_named(name) is None
     assert not is_zone(name)

@@ -1,6 +1,7 @@
 """What is written in any form of the workspace or the admin stays, whatever happens to the session or the network."""
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -332,3 +333,31 @@ def test_a_project_says_at_its_button_that_nothing_was_saved(visit: OpenBrowser)
     page.reload()
     expect(page.get_by_role("textbox", name="Instructions")).to_have_value("Long thought of")
     expect(page.locator(".restored")).to_have_count(0)
+
+
+def test_what_one_tab_saves_is_no_end_of_what_another_writes(visit: OpenBrowser) -> None:
+    opened = visit()
+    first = opened.sign_in()
+    second = first.context.new_page()
+    for page, name in ((first, "Lawyer"), (second, "Doctor")):
+        page.goto(opened.product.url + "/personas/new/")
+        page.get_by_label("Name", exact=True).fill(name)
+    first.locator("#persona-form .save [type=submit]").click()
+    expect(first).to_have_url(re.compile("/personas/[0-9a-f-]{36}/"))
+    second.reload()
+    expect(second.get_by_label("Name", exact=True)).to_have_value("Doctor")
+
+
+def test_a_page_of_the_network_in_place_of_an_answer_takes_no_task(visit: OpenBrowser) -> None:
+    opened = visit()
+    opened.expected += ["500"]
+    page = opened.sign_in()
+    page.goto(opened.product.url + "/tasks/")
+    field = page.get_by_label("Add a task")
+    for status in (200, 500):
+        page.route("**/tasks/", partial(Route.fulfill, status=status, body="<p>Sign in to the net"))
+        field.fill("Buy cacao")
+        field.press("Enter")
+        expect(page.locator("[data-add]").get_by_role("alert")).to_contain_text("could not take this")
+        expect(field).to_have_value("Buy cacao")
+        page.unroute("**/tasks/")

@@ -45,13 +45,21 @@ class Misbehaving:
 
     `tools` as they are listed, in pages of `page`; `results` by the name of a tool or method: a text, a result, or
     `{"size": n}` for a text of about so many characters with FIRST and LAST at its ends. `hangs`: methods that are
-    never answered.
+    never answered. `pages`: the answers to `tools/list` in place of `tools`; without a cursor the first, with one the
+    last.
     """
 
     def __init__(
-        self, tools: Sequence[Any], *, results: Mapping[str, Any] | None = None, page: int = 1_000, hangs: str = ""
+        self,
+        tools: Sequence[Any],
+        *,
+        results: Mapping[str, Any] | None = None,
+        page: int = 1_000,
+        hangs: str = "",
+        pages: Sequence[dict[str, Any]] = (),
     ) -> None:
         self.tools, self.results, self.page, self.hangs = list(tools), dict(results or {}), page, hangs
+        self.pages = list(pages)
 
     def reply(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
         if "id" not in message:
@@ -68,6 +76,8 @@ class Misbehaving:
             return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": about}
         if method in self.results:
             return dict(self.results[method])
+        if method == "tools/list" and self.pages:
+            return self.pages[-1 if params.get("cursor") else 0]
         if method == "tools/list":
             start = int(params.get("cursor") or 0)
             end = start + self.page
@@ -84,7 +94,13 @@ class Misbehaving:
 
     def as_process(self, directory: Path) -> str:
         """The command that starts it over stdio."""
-        told = {"tools": self.tools, "results": self.results, "page": self.page, "hangs": self.hangs}
+        told = {
+            "tools": self.tools,
+            "results": self.results,
+            "page": self.page,
+            "hangs": self.hangs,
+            "pages": self.pages,
+        }
         file = directory / f"{uuid4().hex}.json"
         file.write_text(json.dumps(told))
         return shlex.join([sys.executable, __file__, str(file)])
@@ -138,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _over_stdio(told: Mapping[str, Any]) -> None:
-    server = Misbehaving(told["tools"], results=told["results"], page=told["page"], hangs=told["hangs"])
+    server = Misbehaving(**told)
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("method") == server.hangs:

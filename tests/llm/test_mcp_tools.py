@@ -234,6 +234,45 @@ async def test_a_long_list_comes_whole_page_by_page(wire: str, tmp_path: Path) -
     assert not listing.problems
 
 
+@pytest.mark.parametrize(
+    ("pages", "names", "reason"),
+    [
+        ([{"tools": [tool("a")], "nextCursor": "same"}], ["a"], "do not end"),
+        ([{"tools": [], "nextCursor": 2}, {"tools": [tool("b")]}], ["b"], ""),
+    ],
+    ids=["circle", "empty"],
+)
+async def test_pages_in_a_circle_end_and_an_empty_page_leads_on(
+    wire: str, tmp_path: Path, pages: list[dict[str, Any]], names: list[str], reason: str
+) -> None:
+    with reached(Misbehaving([], pages=pages), wire, tmp_path) as server:
+        listing = await tools_of(server)
+    assert [each.served_as for each in listing.tools] == names
+    assert [each.reason for each in listing.problems if each.name == "odd: more tools"] == (
+        ["The pages of the server's list do not end; those beyond are not read."] if reason else []
+    )
+
+
+async def test_half_a_character_costs_neither_the_list_nor_a_result(wire: str, tmp_path: Path) -> None:
+    # JavaScript cuts a text within an emoji and writes the half that is left.
+    said = Misbehaving([tool("good"), tool("cut", description="Looks \ud83d")], results={"cut": "half \ud83d end"})
+    with reached(said, wire, tmp_path) as server:
+        listing = await tools_of(server)
+        assert [each.served_as for each in listing.tools] == ["good", "cut"]
+        assert (await run_tool(listing.tools[1], {})).text == "half ? end"
+
+
+async def test_an_answer_that_is_no_message_is_said_in_plain_words() -> None:
+    for body, words in (("", "answered with nothing"), ("oops", "answered “oops”")):
+        with (
+            RawServer(always(answer(body, media_type="application/json"))) as server,
+            pytest.raises(ServerFailed) as failure,
+        ):
+            await tools_of(Server("nobody", url=f"http://127.0.0.2:{server.port}/"))
+        assert failure.value.code == "tool_server_invalid" and words in failure.value.advice
+        assert "validation error" not in f"{failure.value} {failure.value.advice}"
+
+
 async def test_a_result_of_a_megabyte_comes_whole(wire: str, tmp_path: Path) -> None:
     with reached(Misbehaving([tool("log")], results={"log": {"size": 1_000_000}}), wire, tmp_path) as server:
         output = await run_tool(await tool_named(server, "odd__log"), {})
@@ -246,16 +285,29 @@ async def test_a_result_of_a_megabyte_comes_whole(wire: str, tmp_path: Path) -> 
         ({"content": [{"type": "text", "text": "a"}, {"type": "hologram"}]}, "a\n[hologram: not text, not shown]"),
         ({"content": [{"type": "resource_link"}]}, "[resource_link: not text, not shown]"),
         ({"content": None, "structuredContent": {"a": 1}}, '{"a": 1}'),
-        ({"content": "plain"}, "The tool gave no text."),
+        ({"content": "plain"}, "plain"),
+        ({"content": {"type": "text", "text": "alone"}, "isError": "false"}, "alone"),
+        ({"content": [{"type": "text", "text": ""}], "structuredContent": {"a": 1}}, '{"a": 1}'),
+        (
+            {
+                "content": [
+                    {"type": "resource", "resource": {"uri": "repo://a.py", "text": "import os"}},
+                    {"type": "resource", "resource": {"uri": "repo://a.png", "blob": "aGk="}},
+                    {"type": "resource_link", "uri": "repo://b.py", "name": "b.py"},
+                ]
+            },
+            "[repo://a.py]\nimport os\n[resource: not text, not shown]\n[resource_link: b.py repo://b.py]",
+        ),
         ({}, "The tool gave no text."),
     ],
-    ids=range(5),
+    ids=range(8),
 )
 async def test_a_result_with_parts_that_nobody_knows_is_read_all_the_same(
     tmp_path: Path, result: dict[str, Any], text: str
 ) -> None:
     with reached(Misbehaving([tool("odd")], results={"odd": result}), "stdio", tmp_path) as server:
-        assert (await run_tool(await tool_named(server, "odd__odd"), {})).text == text
+        output = await run_tool(await tool_named(server, "odd__odd"), {})
+        assert (output.text, output.error) == (text, False)
 
 
 async def test_a_result_that_breaks_the_tools_own_schema_for_it_is_read(tmp_path: Path) -> None:
@@ -300,6 +352,16 @@ async def test_a_server_that_hangs_is_given_up_and_its_process_ended(
         ):
             await tools_of(server)
         assert failure.value.code == "tool_server_timeout"
+
+
+async def test_what_a_process_wrote_in_place_of_an_answer_is_quoted_when_it_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("llm.tools.mcp.LIST_TIMEOUT", 1.0)
+    script = "import sys; print('Listening', flush=True); sys.stdin.read()"
+    with pytest.raises(ServerFailed) as failure:
+        await tools_of(Server("nobody", command=f'{sys.executable} -c "{script}"'))
+    assert failure.value.code == "tool_server_timeout" and "wrote “Listening”" in failure.value.advice
 
 
 TALKING = f"import sys; print('boom: {SECRET} and sk-abcdefghijklmnop', file=sys.stderr); sys.exit(3)"

@@ -259,3 +259,10 @@ def test_the_admin_lists_the_tools_of_a_server_and_names_the_broken_one(admin_cl
     row.refresh_from_db()
     assert row.tools is None and row.problems == []
     assert "The process ended with code 0 before it had answered" in press(admin_client, row, "list_tools")
+
+
+def test_the_message_of_a_long_list_names_the_first_and_counts_all(admin_client: Client, tmp_path: Path) -> None:
+    said = Misbehaving([tool(f"tool{number}") for number in range(130)])
+    row = ToolServer.objects.create(name="big", kind="stdio", command=said.as_process(tmp_path))
+    told = press(admin_client, row, "list_tools")
+    assert "big__tool99, … (130)" in told and "big__tool100" not in told

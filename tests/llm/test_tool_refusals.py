@@ -116,7 +116,16 @@ def test_what_an_error_says_of_tools_is_read(body: Any, named: set[str | int]) -
         ("At most 64 tools are supported.", 64),
         ("Exceeded max number of tools: 20", 20),
         ("maximum number of tools is 512", 512),
+        ("tools: List should have at most 128 items after validation, not 192", 128),
+        ("'tools' : maximum number of items is 128", 128),
+        ("The number of tools (192) exceeds the maximum of 128.", 128),
+        ("Too many tools: 192 (max 128)", 128),
+        ("You have provided 192 tools, the maximum is 128.", 128),
+        ("At most 512 function declarations are allowed, got 600", 512),
         ("The context has 128 tokens.", None),
+        ("Invalid 'tools[12].function.name': string too long. Expected a string with maximum length 64", None),
+        ("tools.3.description exceeds 1024 characters", None),
+        ("max_tokens must be at most 128; tools are fine", None),
     ],
 )
 def test_how_many_tools_are_taken_is_read(sentence: str, most: int | None) -> None:

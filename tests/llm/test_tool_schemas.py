@@ -96,6 +96,14 @@ def _nested(value: Any) -> None:
             {"type": "object", "properties": {"a": {"type": "integer"}}},
         ),
         (
+            {"properties": {"a": {"type": "string", "pattern": "[z-a"}, "b": {"type": "object", "dependencies": 5}}},
+            {"type": "object", "properties": {"a": TEXT, "b": {"type": "object"}}},
+        ),
+        (
+            {"properties": {"a": {"patternProperties": {"(": TEXT, "^x": TEXT}}, "pattern": TEXT}},
+            {"type": "object", "properties": {"a": {"patternProperties": {"^x": TEXT}}, "pattern": TEXT}},
+        ),
+        (
             {"type": "object", "properties": {"a": TEXT}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
             {"type": "object", "properties": {"a": TEXT}},
         ),
@@ -141,6 +149,11 @@ def test_a_schema_that_only_refers_to_its_definition_gets_the_properties_of_that
     assert schema["properties"] == {"a": {"$ref": "#/definitions/Text"}}
     assert "$schema" not in schema and schema["definitions"]["Text"] == TEXT
     requires(schema)
+
+
+def test_a_reference_with_an_escaped_name_leads_to_its_definition() -> None:
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/Page%5BUser%5D"}}, "$defs": {"Page[User]": TEXT}}
+    assert repaired(schema) == schema
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""Messages of MCP servers that are not quite JSON-RPC, made so before the package reads them.
+
+The package refuses a whole message for one bad character, and a refused answer over standard streams is waited for
+until the time is up. Cases: JavaScript that cuts a text within an emoji and writes half of a surrogate pair, programs
+that write Latin-1, a byte order mark, errors that are a text, numbers and nesting beyond what the package reads.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mcp_types import jsonrpc_message_adapter
+
+MAX_NESTING = 150  # levels; the package's reader refuses a message of more than 200
+MAX_DIGITS = 4_000  # of an integer; the package's reader refuses one of more than 4,300
+TOO_DEEP = "[nested too deeply to be read]"
+SERVER_ERROR = -32000  # the code of JSON-RPC for errors that have no other
+
+
+def mended(message: bytes) -> bytes | None:
+    """Return the message as the package reads it, which is mostly as it is; None where it is no message at all."""
+    try:
+        jsonrpc_message_adapter.validate_json(message, by_name=False)
+    except ValueError:
+        return _rewritten(message)
+    return message
+
+
+def _rewritten(message: bytes) -> bytes | None:
+    try:
+        value = json.loads(message.decode("utf-8-sig", "replace"), strict=False, parse_int=_integer)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or not ("method" in value or "id" in value):
+        return None
+    text = json.dumps(_shallow(_envelope(value), 0), ensure_ascii=False)
+    rewritten = text.encode("utf-8", "replace")  # half of a surrogate pair becomes a question mark
+    try:
+        jsonrpc_message_adapter.validate_json(rewritten, by_name=False)
+    except ValueError:
+        return None
+    return rewritten
+
+
+def _envelope(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The message with the members that JSON-RPC asks for."""
+    envelope = {**message, "jsonrpc": "2.0"}
+    if isinstance(envelope.get("id"), float):
+        envelope["id"] = int(envelope["id"])
+    if "method" in envelope:
+        return envelope
+    error, result = envelope.pop("error", None), envelope.pop("result", None)
+    if error is not None:
+        return {**envelope, "error": _error(error)}
+    if not isinstance(result, dict):
+        return {**envelope, "error": _error("The server's result is not an object.")}
+    return {**envelope, "result": result}
+
+
+def _error(error: Any) -> dict[str, Any]:
+    members = error if isinstance(error, dict) else {"message": error}
+    code, message = members.get("code"), members.get("message")
+    return {
+        "code": code if isinstance(code, int) else SERVER_ERROR,
+        "message": message if isinstance(message, str) and message else json.dumps(error, ensure_ascii=False),
+    }
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
+
+
+def _shallow(value: Any, level: int) -> Any:
+    if not isinstance(value, dict | list):
+        return value
+    if level == MAX_NESTING:
+        return TOO_DEEP
+    if isinstance(value, dict):
+        return {name: _shallow(each, level + 1) for name, each in value.items()}
+    return [_shallow(each, level + 1) for each in value]
