@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from accounts.models import User
 from chat.conversations import sharing
@@ -93,9 +94,9 @@ def test_other_pages_that_show_messages_are_bounded_too(browser: Client, place: 
         parts=[{"type": "text", "text": "harbour " + "& " * 200_000}]
     )
     answer = Message.objects.get(conversation=place, depth=1)
-    for path in ("/search/?q=harbour", "/today/", f"/m/{answer.pk}/", f"/c/{place.pk}/sources/"):
-        if browser.get(path).status_code == 302:
-            path = browser.get(path).headers["Location"]
+    day = timezone.localdate(timezone=place.owner.zone).isoformat()
+    paths = ("/search/?q=harbour", f"/daily/{day}/", f"/messages/{answer.pk}/", f"/messages/{answer.pk}/menu/")
+    for path in (*paths, f"/messages/{answer.pk}/sources/", f"/c/{place.pk}/sources/", f"/c/{place.pk}/organise/"):
         page(browser, path)
 
 

@@ -1,8 +1,22 @@
 """What waits in memory for clients to read it: counted, and ended where it becomes too much."""
 
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from chat.conversations.sharing import share
+from chat.models import Message
 from config.http.unread import MOST_OF_ADDRESS, MOST_OF_ALL, PATIENCE, UnreadBytes
+from tests.chat.conversations import past
+from tests.conftest import Person
+from tests.product import WAIT, Product, until
 
 PAGE = 2_000_000
+CONNECTIONS = 20
+ENDED = "connections were ended: too much waited"
 
 
 class Connection:
@@ -64,3 +78,45 @@ def test_what_was_read_is_no_longer_counted() -> None:
         unread.remove(connection)
         unread.remove(connection)  # a connection may be ended while it waits
     assert unread.total == 0 and not unread.over
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process has."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1_024
+    raise AssertionError(f"process {pid} is gone")
+
+
+def unread(product: Product, path: str) -> socket.socket:
+    """A connection whose page is answered, and whose client reads nothing of it."""
+    address = urlsplit(product.url)
+    opened = socket.socket()
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)  # before it connects, so the window stays small
+    opened.settimeout(WAIT)
+    opened.connect((address.hostname, address.port))
+    opened.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return opened
+
+
+@pytest.mark.product
+def test_clients_that_do_not_read_take_little_memory_and_are_ended_when_they_are_many(
+    product: Product, person: Person
+) -> None:
+    conversation = past(person.user, 1)
+    answer = Message.objects.filter(pk=conversation.leaf_id)
+    answer.update(parts=[{"type": "text", "text": "&" * 399_000}])
+    path = f"/s/{share(user=person.user, conversation=conversation).token}/"
+    with product.http(headers={"Accept-Encoding": "identity"}) as http:
+        assert len(http.get(path).content) > 1_950_000  # and what is loaded once is there
+    pid = product.processes["web"].pid
+    before, ended = resident(pid), product.log("web").count(ENDED)
+    with ExitStack() as stack:
+        connections = [stack.enter_context(unread(product, path)) for _ in range(CONNECTIONS)]
+        for opened in connections:
+            assert opened.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"
+        assert resident(pid) - before < 150_000_000
+        until(lambda: product.log("web").count(ENDED) > ended, "some of the connections are ended")
+        assert resident(pid) - before < 150_000_000
+        with product.http() as http:  # others are served all the while
+            assert http.get(path).status_code == 200
