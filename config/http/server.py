@@ -8,6 +8,7 @@ is counted while it arrives, kept on disk, and read from there piece by piece.
 
 import asyncio
 import logging
+import socket
 import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -28,6 +29,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, parse_cookie
 from django.template.loader import render_to_string
 from django.urls import Resolver404, resolve
+from twisted.internet import tcp
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Protocol, connectionDone
@@ -63,6 +65,7 @@ LINGER_SECONDS = 5  # for which a client may go on sending after a refusal; it w
 SERVICE_RESTART = 1012  # a socket is closed with (IANA's list of them): its page connects anew, to another process
 IN_MEMORY = 100_000  # bytes; a longer body waits on disk
 PIECE = 65_536
+UNSENT = 131_072  # bytes that the kernel takes ahead of what it can send; else it takes megabytes nobody reads
 CHECKED_EVERY = 1.0  # seconds, while more waits for clients to read it than may
 
 Message = dict[str, Any]
@@ -244,6 +247,8 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         self._held = self._expected = False
         self._read_on: asyncio.Future[None] | None = None  # there while the client is to read first
         self._unread: Any = None
+        if isinstance(self.transport, tcp.Server) and self.transport.addressFamily != socket.AF_UNIX:
+            self.transport.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
         super().connectionMade()
 
     def dataReceived(self, data: bytes) -> None:
