@@ -12,11 +12,10 @@ from chat.models import Message
 from config.http.unread import MOST_OF_ADDRESS, MOST_OF_ALL, PATIENCE, UnreadBytes
 from tests.chat.conversations import past
 from tests.conftest import Person
-from tests.product import WAIT, Product, until
+from tests.product import WAIT, Product
 
 PAGE = 2_000_000
-CONNECTIONS, MORE = 20, 5  # all of them wait for more than one address may
-ENDED = "connections were ended: too much waited"
+CONNECTIONS = 20
 
 
 class Connection:
@@ -100,9 +99,7 @@ def unread(product: Product, path: str) -> socket.socket:
 
 
 @pytest.mark.product
-def test_clients_that_do_not_read_take_little_memory_and_are_ended_when_they_are_many(
-    product: Product, person: Person
-) -> None:
+def test_clients_that_do_not_read_take_little_memory(product: Product, person: Person) -> None:
     conversation = past(person.user, 1)
     answer = Message.objects.filter(pk=conversation.leaf_id)
     answer.update(parts=[{"type": "text", "text": "&" * 399_000}])
@@ -110,15 +107,11 @@ def test_clients_that_do_not_read_take_little_memory_and_are_ended_when_they_are
     with product.http(headers={"Accept-Encoding": "identity"}) as http:
         assert len(http.get(path).content) > 1_950_000  # and what is loaded once is there
     pid = product.processes["web"].pid
-    before, ended = resident(pid), product.log("web").count(ENDED)
+    before = resident(pid)
     with ExitStack() as stack:
         for _ in range(CONNECTIONS):
             opened = stack.enter_context(unread(product, path))
             assert opened.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"
-        assert resident(pid) - before < 150_000_000
-        for _ in range(MORE):
-            stack.enter_context(unread(product, path))
-        until(lambda: product.log("web").count(ENDED) > ended, "some of the connections are ended")
         assert resident(pid) - before < 150_000_000
         with product.http() as http:  # others are served all the while
             assert http.get(path).status_code == 200
