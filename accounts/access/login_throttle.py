@@ -119,8 +119,12 @@ def address_of(request: HttpRequest) -> str:
 
     Each proxy adds to the end of X-Forwarded-For whom it was called by; what stands before that anybody may have sent.
     """
-    direct = str(request.META.get("REMOTE_ADDR", ""))
-    seen = [each.strip() for each in request.headers.get("X-Forwarded-For", "").split(",") if each.strip()]
+    return client_address(str(request.META.get("REMOTE_ADDR", "")), request.headers.get("X-Forwarded-For", ""))
+
+
+def client_address(direct: str, forwarded: str) -> str:
+    """The same of a connection from `direct` whose request has this `X-Forwarded-For`."""
+    seen = [each.strip() for each in forwarded.split(",") if each.strip()]
     if settings.TRUSTED_PROXIES and seen:
         return _network(seen[-min(settings.TRUSTED_PROXIES, len(seen))]) or _network(direct)
     return _network(direct)

@@ -14,7 +14,8 @@ from uuid import UUID
 
 from django.contrib.auth.hashers import check_password, make_password
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, QuerySet, Sum, TextField
+from django.db.models.functions import Cast, Length
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -35,6 +36,7 @@ from chat.prompts.inspector import Panel
 from chat.prompts.report import FILE_KINDS, ResolvedReport
 from chat.prompts.steps import step_of
 from chat.rendering.kept import blocks_of
+from chat.rendering.page_size import MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
 from chat.rendering.references import Sources
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, or_404
@@ -44,6 +46,9 @@ from personas.texts import BUILT_IN
 PAGE = 100  # messages
 _SHARED = "shared conversation"
 MAX_SHARES = 50  # of one conversation
+MAX_SHARES_OF_PERSON = 1_000
+# Of all links of a person: ten of the longest conversations that can be imported, or thousands of ordinary ones.
+MAX_SHARED_CHARACTERS = 100_000_000
 SHORTEST_PASSWORD = 8
 # What is read of an answer's last call; its messages, which have texts, are not.
 OF_A_CALL = ("limit", "used", "left", "window", "sections", "unloaded", "summary", "sources")
@@ -66,7 +71,7 @@ def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Sha
     """A link to the branch on show as it is now.
 
     Raises what `idle` raises, `sharing_off` and `right_missing` (403), `nothing_to_share`, `too_many_shares`,
-    `short_password`, `bad_expiry` and `temporary_conversation` (409).
+    `short_password`, `bad_expiry`, `too_much_shared` and `temporary_conversation` (409).
     """
     if not workspace_at().sharing:
         sentence = "Links to conversations are switched off in this workspace. An administrator can switch them on."
@@ -84,6 +89,9 @@ def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Sha
             raise ProductError("nothing_to_share", "There is no message to share yet. Ask something first.")
         if Share.objects.filter(conversation=locked).count() >= MAX_SHARES:
             raise ProductError("too_many_shares", f"A conversation has at most {MAX_SHARES} links. End one first.")
+        parts = Length(Cast("parts", TextField()))
+        characters = branch_rows(locked.leaf_id).aggregate(size=Sum(parts))["size"] or 0
+        _require_room(user, characters)
         made = Share.objects.create(
             conversation=locked,
             leaf_id=locked.leaf_id,
@@ -92,9 +100,25 @@ def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Sha
             expires=terms.expires,
             shows_context=terms.shows_context,
             names_sources=terms.shows_context and terms.names_sources,
+            characters=characters,
         )
         _record(user, "share.made", made)
         return made
+
+
+def _require_room(user: User, characters: int) -> None:
+    """Raise `too_many_shares` or `too_much_shared` where another link of so many characters is over a person's limits.
+
+    Two links that are made at the same moment may both be let through: the limits are about amounts, not exact.
+    """
+    own = Share.objects.filter(conversation__owner=user)
+    if own.count() >= MAX_SHARES_OF_PERSON:
+        raise ProductError("too_many_shares", f"You have {MAX_SHARES_OF_PERSON} links, the most there can be. End one.")
+    shared = own.aggregate(total=Sum("characters"))["total"] or 0
+    if shared + characters > MAX_SHARED_CHARACTERS:
+        most = f"{MAX_SHARED_CHARACTERS // 1_000_000:,}"
+        detail = f"Your links would show more than {most} million characters together. End one of a long conversation."
+        raise ProductError("too_much_shared", detail, status=409)
 
 
 def _record(user: User, action: str, share: Share) -> None:
@@ -178,17 +202,16 @@ class SharedPage(NamedTuple):
 
 
 def shared_page(share: Share, after: int = -1) -> SharedPage:
-    """The messages below depth `after` of the branch behind the link, oldest first."""
-    rows = list(branch_rows(share.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE + 1])
-    more = rows[PAGE - 1].depth if len(rows) > PAGE else None
-    answers = [row for row in rows[:PAGE] if row.role == Message.Role.ASSISTANT]
+    """The messages below depth `after` of the branch behind the link, oldest first, as many as a page may hold."""
+    found = list(branch_rows(share.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE + 1])
+    rows = found[: count_fitting(map(characters_of, found[:PAGE]), MAX_CHARACTERS)]
     # No sources: citations would lead to files, and what tools found is files' text too.
-    blocks = blocks_of([(row, Sources()) for row in answers])
+    blocks = blocks_of([(row, Sources()) for row in rows if row.role == Message.Role.ASSISTANT])
+    rows = rows[: count_fitting((html_size(row, blocks.get(row.pk, ())) for row in rows), MAX_HTML)]
+    answers = [row for row in rows if row.role == Message.Role.ASSISTANT]
     seen = _seen(answers, names=share.names_sources) if share.shows_context else {}
-    messages = [
-        SharedMessage(row, list(chain.from_iterable(blocks.get(row.pk, ()))), seen.get(row.pk)) for row in rows[:PAGE]
-    ]
-    return SharedPage(share, messages, more)
+    messages = [SharedMessage(row, list(chain.from_iterable(blocks.get(row.pk, ()))), seen.get(row.pk)) for row in rows]
+    return SharedPage(share, messages, rows[-1].depth if len(rows) < len(found) else None)
 
 
 def _seen(answers: Sequence[Message], *, names: bool) -> dict[UUID, Seen]:

@@ -54,6 +54,9 @@ class Share(models.Model):
         db_default=False,
         help_text="With `shows_context`: the names of the files, and what tools were asked for, go along too.",
     )
+    characters = models.PositiveBigIntegerField(
+        default=0, db_default=0, editable=False, help_text="Of what can be read by it; 0 of a link from before this."
+    )
     created = models.DateTimeField(auto_now_add=True)
 
     objects = ShareQuerySet.as_manager()

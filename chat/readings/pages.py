@@ -12,7 +12,7 @@ from chat.models import ModelCall, Reading, ReadingPart
 from chat.readings import checking, planning
 from chat.readings.layout import FileRead, layout_of
 from chat.readings.services import coverage, percent_of
-from chat.rendering.markdown import render
+from chat.rendering.markdown import Allowance, render
 from chat.rendering.references import Source
 from chat.usage.services import Figures, money_in_words, tokens_in_words, totals
 
@@ -134,14 +134,17 @@ class ReadingView:
 
     def shown(self, first: int) -> list[PartView]:
         """The parts from the `first` one on, counted from 0."""
-        return [self._part(row) for row in self.parts[first : first + SHOWN]]
+        allowance = Allowance()
+        return [self._part(row, allowance) for row in self.parts[first : first + SHOWN]]
 
     @property
     def folded(self) -> list[PartView]:
         """What the notes were put together into."""
-        return [self._part(row) for row in self.folds]
+        allowance = Allowance()
+        return [self._part(row, allowance) for row in self.folds]
 
-    def _part(self, row: ReadingPart) -> PartView:
+    def _part(self, row: ReadingPart, allowance: Allowance) -> PartView:
+        """`allowance`: of all that stand on a page together."""
         files = self.layout.within(row.start, row.end)
         apart = len(files) == 1
         begin = row.start - files[0].start if apart else 0
@@ -157,6 +160,6 @@ class ReadingView:
             first_page=first,
             last_page=last,
             href=opened.href if opened else "",
-            blocks=render(row.findings, self.sources([row.findings])),
+            blocks=render(row.findings, self.sources([row.findings]), allowance=allowance),
             left_out=self._left_out(within, row.findings),
         )

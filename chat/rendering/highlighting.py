@@ -19,7 +19,10 @@ from pygments.token import Text, _TokenType
 
 MAX_CHARACTERS = 20_000  # of one block; a longer one has no colours
 SECONDS = 0.25  # of CPU for one block; ordinary code of the greatest length takes 0.05
-SECONDS_OF_ALL = 0.75  # for all blocks of one text
+SECONDS_OF_ALL = 0.5  # for all blocks of one answer
+# For all blocks of one answer; ordinary code has one for every four characters. A span is 25 bytes around its text, so
+# a row of brackets would become ten or twenty times as long.
+SPANS = 20_000
 
 # By the first name that Pygments has for each, with all its other names.
 LANGUAGES = {
@@ -44,29 +47,31 @@ _FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True)
 
 
 @dataclass(slots=True)
-class Allowance:
-    """Seconds of CPU that the colours of one text may still take."""
+class Colours:
+    """Seconds of CPU and spans that the colours of one answer may still take."""
 
-    left: float = SECONDS_OF_ALL
+    seconds: float = SECONDS_OF_ALL
+    spans: int = SPANS
 
 
-def highlighted(code: str, language: str, allowance: Allowance) -> str:
-    """The code as HTML, coloured as far as the language is known and the allowance reaches, which it uses up."""
+def highlighted(code: str, language: str, colours: Colours) -> str:
+    """The code as HTML, coloured as far as the language is known and `colours` reach, which it uses up."""
     lexer = None if len(code) > MAX_CHARACTERS else _lexer(language.lower())
-    if lexer is None or allowance.left <= 0:
+    if lexer is None or colours.seconds <= 0 or colours.spans <= 0:
         return escape(code, quote=False)
     began = thread_time()
-    html = formatted(_tokens(lexer, code, began + min(SECONDS, allowance.left)), _FORMATTER)
-    allowance.left -= thread_time() - began
+    html = formatted(_tokens(lexer, code, began + min(SECONDS, colours.seconds), colours), _FORMATTER)
+    colours.seconds -= thread_time() - began
     return html
 
 
-def _tokens(lexer: Lexer, code: str, until: float) -> "Iterator[tuple[_TokenType, str]]":
+def _tokens(lexer: Lexer, code: str, until: float, colours: Colours) -> "Iterator[tuple[_TokenType, str]]":
     read = 0
     for kind, text in lexer.get_tokens(code):
         yield kind, text
         read += len(text)
-        if thread_time() > until:
+        colours.spans -= 1 + text.count("\n")  # each line of a token is a span of its own
+        if colours.spans <= 0 or thread_time() > until:
             yield Text, code[read:]
             return
 

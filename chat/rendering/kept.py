@@ -24,7 +24,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from chat.models import Message, RenderedAnswer
-from chat.rendering.markdown import render
+from chat.rendering.markdown import REST, Allowance, render
 from chat.rendering.references import Source, mention_href
 
 PACKAGES = ("markdown-it-py", "mdit-py-plugins", "latex2mathml", "nh3", "Pygments")
@@ -87,7 +87,8 @@ def _keep(rows: Sequence[RenderedAnswer]) -> None:
 
 def _rendered(answer: Message, sources: Mapping[int, Source], language: str) -> RenderedAnswer:
     watched = _Watched(sources)
-    blocks = [render(part["text"], watched, _doubts(answer, part)) for part in _texts(answer)]
+    allowance = Allowance()
+    blocks = [render(part["text"], watched, _doubts(answer, part), allowance) for part in _texts(answer)]
     numbers = sorted(watched.asked)
     return RenderedAnswer(
         message=answer,
@@ -113,7 +114,7 @@ def _doubts(answer: Message, part: Mapping[str, Any]) -> dict[int, str]:
 def _digest(answer: Message, sources: Mapping[int, Source], numbers: Sequence[int]) -> str:
     cited = [(number, found.label, found.href) for number in numbers if (found := sources.get(number))]
     texts = [(part["text"], _doubts(answer, part)) for part in _texts(answer)]
-    made_from = [_renderer(), _("Copy"), _("unconfirmed"), mention_href("a"), cited, texts]
+    made_from = [_renderer(), _("Copy"), _("unconfirmed"), _(REST), mention_href("a"), cited, texts]
     return sha256(dumps(made_from).encode()).hexdigest()
 
 

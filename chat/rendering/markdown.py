@@ -9,15 +9,17 @@ Formulas in LaTeX become MathML, which browsers draw without scripts or fonts of
 
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from html import escape
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import latex2mathml.converter
 import nh3
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_block import StateBlock
@@ -28,10 +30,11 @@ from markdown_it.utils import OptionsDict
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from chat.rendering import references
-from chat.rendering.highlighting import Allowance, highlighted
+from chat.rendering.highlighting import Colours, highlighted
 
-MAX_CHARACTERS = 400_000  # a longer text is shown as it is
-MAX_STEPS = 40_000  # places where the parser looks what begins there, at most 2 s of CPU; more is shown as it is
+MAX_CHARACTERS = 400_000  # of all texts of an answer; a longer text is shown as it is, and no further than this
+MAX_HTML = 2_000_000  # bytes of all texts of an answer; a text with more is shown as it is. Escaped "&" is five bytes
+MAX_STEPS = 30_000  # places where the parser looks what begins there, about 1 s of CPU; more is shown as it is
 MAX_TOKENS = 3 * MAX_STEPS  # of blocks; a cell of a table is three
 MAX_NESTING = 24  # lists and quotes in one another; what is deeper is left out of the tree by the parser
 NEWLINE = re.compile(r"\r\n?")
@@ -40,7 +43,16 @@ LINK = re.compile(r"(https?://|mailto:)[\w\[]", re.IGNORECASE)  # with a host or
 TASK_ITEM = re.compile(r"\[([ xX])\][ \t]")
 LISTS, LISTS_CLOSED = {"bullet_list_open", "ordered_list_open"}, {"bullet_list_close", "ordered_list_close"}
 MAX_FORMULA = 4_000  # characters
+# For all formulas of an answer. The converter takes up to 12 µs a character and writes up to 30 bytes of MathML for
+# one; an ordinary formula becomes ten times its length.
+FORMULA_CHARACTERS, FORMULA_BYTES = 30_000, 500_000
+SHORTEST_FORMULA = 10  # characters that a formula is counted as, at least: each has a cost of its own
 MAX_FORMULA_LINES = 100
+AROUND_BLOCK = 50  # bytes of the element that a page has around each block
+REST = gettext_noop(
+    "The rest is not shown here, since it is too long. Copy the answer or export the conversation to have all of it."
+)
+PART_OF_ENTITY = re.compile(r"&[a-z]{0,4}$")  # what `escape` writes, cut off
 BRACKETS = {"\\(": ("math_inline", "\\)"), "\\[": ("math_inline_double", "\\]")}
 
 # What of MathML passes the sanitiser: nothing that leads elsewhere or holds HTML.
@@ -80,14 +92,45 @@ CLEANER = nh3.Cleaner(
 )
 
 
+@dataclass(slots=True)
+class Allowance:
+    """What the texts of one answer may still become: rendering one uses it up, by counts that are always the same.
+
+    So a page and the stream, which render the same texts in the same order, show the same. Only colours also have a
+    limit of time.
+    """
+
+    characters: int = MAX_CHARACTERS
+    html: int = MAX_HTML  # bytes
+    steps: int = MAX_STEPS
+    formula_characters: int = FORMULA_CHARACTERS
+    formula_bytes: int = FORMULA_BYTES
+    colours: Colours = field(default_factory=Colours)
+
+    def copy(self) -> "Allowance":
+        return replace(self, colours=replace(self.colours))
+
+
 @lru_cache(maxsize=512)
-def to_mathml(latex: str, display: Literal["inline", "block"]) -> str:
+def _mathml(latex: str, display: Literal["inline", "block"]) -> str | None:
     try:
-        if len(latex) > MAX_FORMULA:
-            return f"<code>{escape(latex)}</code>"
         return str(latex2mathml.converter.convert(latex.strip(), display=display))
-    except Exception:  # the converter raises whatever its parser stumbles over; the source is still readable
-        return f"<code>{escape(latex)}</code>"
+    except Exception:  # the converter raises whatever its parser stumbles over
+        return None
+
+
+def to_mathml(latex: str, display: Literal["inline", "block"], allowance: Allowance) -> str:
+    """Return a formula as MathML, or as it was written where it cannot be read or the allowance is used up."""
+    source = f"<code>{escape(latex)}</code>"
+    cost = max(len(latex), SHORTEST_FORMULA)
+    if len(latex) > MAX_FORMULA or cost > allowance.formula_characters:
+        return source
+    allowance.formula_characters -= cost
+    html = _mathml(latex, display)
+    if html is None or len(html) > allowance.formula_bytes:
+        return source
+    allowance.formula_bytes -= len(html)
+    return html
 
 
 def _bracket_formula(state: StateInline, silent: bool) -> bool:
@@ -126,15 +169,15 @@ def _bracket_formula_block(state: StateBlock, first: int, last: int, silent: boo
     return True
 
 
-class TooManySteps(Exception):
-    """Markup so dense that rendering it would take seconds."""
+class TooMuchMarkup(Exception):
+    """Markup so dense that rendering it would take seconds, or give more HTML than a page can bear."""
 
 
 def _count_step(state: StateBlock | StateInline, *_: Any) -> bool:
     """A rule that never matches. The parser asks it first, at each line and each character that may be markup."""
     state.env["steps"] = state.env.get("steps", 0) + 1
-    if state.env["steps"] > MAX_STEPS:
-        raise TooManySteps
+    if state.env["steps"] > state.env["allowance"].steps:
+        raise TooMuchMarkup
     return False
 
 
@@ -143,7 +186,7 @@ class _FewTokens(list[Token]):
 
     def append(self, token: Token) -> None:
         if len(self) >= MAX_TOKENS:
-            raise TooManySteps
+            raise TooMuchMarkup
         super().append(token)
 
 
@@ -179,13 +222,39 @@ def _brackets(parser: MarkdownIt) -> None:
 
 
 class Renderer(RendererHTML):
-    """Methods are named after the tokens of markdown-it that they render."""
+    """Methods are named after the tokens of markdown-it that they render.
+
+    The HTML is counted while it grows: one definition of a long link, or the title of one source, may be written out
+    thousands of times.
+    """
+
+    def render(self, tokens: Sequence[Token], options: OptionsDict, env: Env) -> str:
+        return "".join(self._counted(tokens, options, env))
+
+    def renderInline(self, tokens: Sequence[Token], options: OptionsDict, env: Env) -> str:
+        return "".join(self._counted(tokens, options, env))
+
+    def _counted(self, tokens: Sequence[Token], options: OptionsDict, env: Env) -> Iterator[str]:
+        for index, token in enumerate(tokens):
+            if token.type == "inline":
+                yield self.renderInline(token.children or (), options, env)
+                continue
+            rule = self.rules.get(token.type, self.renderToken)
+            html = rule(tokens, index, options, env)
+            env["written"] = env.get("written", 0) + len(html)
+            if env["written"] > env["allowance"].html:
+                raise TooMuchMarkup
+            yield html
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
         token = tokens[idx]
         language = (token.info.split() or [""])[0][:40]
         plain = env.get("plain", False)
-        code = escape(token.content, quote=False) if plain else highlighted(token.content, language, env["colours"])
+        code = (
+            escape(token.content, quote=False)
+            if plain
+            else highlighted(token.content, language, env["allowance"].colours)
+        )
         return _code_block(code, language)
 
     def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
@@ -220,13 +289,13 @@ class Renderer(RendererHTML):
     td_open = th_open
 
     def math_inline(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
-        return to_mathml(tokens[idx].content, "inline")
+        return to_mathml(tokens[idx].content, "inline", env["allowance"])
 
     def math_inline_double(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
-        return f'<span class="formula">{to_mathml(tokens[idx].content, "block")}</span>'
+        return f'<span class="formula">{to_mathml(tokens[idx].content, "block", env["allowance"])}</span>'
 
     def math_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
-        return f'<div class="formula">{to_mathml(tokens[idx].content, "block")}</div>'
+        return f'<div class="formula">{to_mathml(tokens[idx].content, "block", env["allowance"])}</div>'
 
 
 def _cell(token: Token) -> str:
@@ -288,28 +357,40 @@ def _normal(text: str) -> str:
     return NEWLINE.sub("\n", text).encode("utf-8", "replace").decode("utf-8")
 
 
-def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[tuple[Token, str]]:
-    """Top-level blocks of a normalised text: the first token of each, and its HTML.
+class _Block(NamedTuple):
+    """A top-level block: its first token and its HTML."""
+
+    token: Token
+    html: str
+
+
+def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[_Block]:
+    """Yield the top-level blocks of a normalised text. `env["allowance"]` is used up; raises `TooMuchMarkup`.
 
     `plain_end`: no highlighting in the last block, which is about to be rendered many times.
     """
     tokens = PARSER.parse(text, env)
-    env["colours"] = Allowance()
+    allowance: Allowance = env["allowance"]
     start = 0
     for end, token in enumerate(tokens, 1):
         if token.level or token.nesting > 0:
             continue
-        env["plain"] = plain_end and end == len(tokens)
-        html = PARSER.renderer.render(tokens[start:end], PARSER.options, env)
-        yield tokens[start], CLEANER.clean(html).strip("\n")
+        env["plain"], env["written"] = plain_end and end == len(tokens), 0
+        html = CLEANER.clean(PARSER.renderer.render(tokens[start:end], PARSER.options, env)).strip("\n")
+        size = len(html.encode()) + AROUND_BLOCK
+        if size > allowance.html:
+            raise TooMuchMarkup
+        allowance.html -= size
+        yield _Block(tokens[start], html)
         start = end
 
 
 def tokens_of(text: str, sources: Mapping[int, references.Source]) -> list[Token]:
     """What the parser makes of a text, its citations as `render` counts them; nothing of one that is shown as it is."""
     try:
-        return PARSER.parse(_normal(text), {"sources": sources}) if len(text) <= MAX_CHARACTERS else []
-    except TooManySteps:
+        env = {"sources": sources, "allowance": Allowance()}
+        return PARSER.parse(_normal(text), env) if len(text) <= MAX_CHARACTERS else []
+    except TooMuchMarkup:
         return []
 
 
@@ -317,19 +398,44 @@ def render(
     text: str,
     sources: Mapping[int, references.Source] | None = None,
     doubts: Mapping[int, str] = MappingProxyType({}),
+    allowance: Allowance | None = None,
 ) -> list[str]:
-    """The HTML of each top-level block, each sanitised by itself. Never raises; a huge text is shown as it is.
+    """Return the HTML of each top-level block, each sanitised by itself. Never raises.
 
     `sources` are what its citations may lead to, by number; `doubts`, by the number of a citation in the text (from
-    0), where the sign behind one leads whose passage does not carry its sentence.
+    0), where the sign behind one leads whose passage does not carry its sentence. `allowance` is that of the answer
+    whose texts are rendered one after the other, and is used up. A text that is over it is shown as it is, and cut off
+    where even that is too much.
     """
     text = _normal(text)
+    allowance = Allowance() if allowance is None else allowance
+    if len(text) > allowance.characters:
+        return [_as_it_is(text, allowance)]
+    trial = allowance.copy()
+    env: Env = {"sources": sources, "doubts": doubts, "allowance": trial}
     try:
-        if len(text) <= MAX_CHARACTERS:
-            return [html for _, html in _blocks(text, {"sources": sources, "doubts": doubts})]
-    except TooManySteps:
-        pass
-    return [f"<pre>{escape(text, quote=False)}</pre>"]
+        blocks = [block.html for block in _blocks(text, env)]
+    except TooMuchMarkup:
+        return [_as_it_is(text, allowance)]
+    allowance.characters -= len(text)
+    allowance.html, allowance.steps = trial.html, allowance.steps - env.get("steps", 0)
+    allowance.formula_characters, allowance.formula_bytes = trial.formula_characters, trial.formula_bytes
+    allowance.colours = trial.colours
+    return blocks
+
+
+def _as_it_is(text: str, allowance: Allowance) -> str:
+    """Return the text as it was written, as far as the allowance reaches, which it uses up."""
+    html = escape(text[: allowance.characters], quote=False)
+    data = html.encode()
+    whole = len(text) <= allowance.characters and len(data) <= allowance.html
+    if len(data) > allowance.html:
+        html = PART_OF_ENTITY.sub("", data[: allowance.html].decode(errors="ignore"))
+    allowance.characters = max(0, allowance.characters - len(text))
+    allowance.html = max(0, allowance.html - len(data))
+    if whole:
+        return f"<pre>{html}</pre>"
+    return f"<pre>{html}</pre><p>{_(REST)}</p>"
 
 
 class BlockStream:
@@ -346,8 +452,12 @@ class BlockStream:
     CHEAP, DENSE = 100, 1_000  # steps
     GROWTH, GROWTH_TO_FENCE, GROWTH_OF_DENSE = 16, 64, 2  # the part of a tail that is new when it is rendered
 
-    def __init__(self, sources: Mapping[int, references.Source] | None = None) -> None:
+    def __init__(
+        self, sources: Mapping[int, references.Source] | None = None, allowance: Allowance | None = None
+    ) -> None:
         self._sources = sources
+        self._allowance = Allowance() if allowance is None else allowance  # of the answer, used up by `finish`
+        self._left = self._allowance.copy()  # below the finished blocks
         self._pieces: list[str] = []
         self._tail = ""
         self._rendered = self._steps = 0  # characters of the tail at its last rendering, and what that took
@@ -356,6 +466,7 @@ class BlockStream:
         self._references: Env = {}
         self.count = 0
         self._characters = 0
+        self._over = False  # the allowance
 
     @property
     def tail_size(self) -> int:
@@ -367,24 +478,31 @@ class BlockStream:
         self._pieces.append(delta)
         self._tail += delta
         self._characters += len(delta)
-        if not delta or self._characters > MAX_CHARACTERS or not self._due():
+        if not delta or self._over or self._characters > self._allowance.characters or not self._due():
             return []
         self._tail = _normal(self._tail)
-        env: Env = {"references": dict(self._references), "sources": self._sources}
+        left = self._left.copy()
+        env: Env = {"references": dict(self._references), "sources": self._sources, "allowance": left}
+        blocks: list[_Block] = []
+        before = after = left.copy()  # what the last block may use, and what it leaves
         try:
-            blocks = list(_blocks(self._tail, env, plain_end=len(self._tail) > self.LONG_TAIL))
-        except TooManySteps:
-            self._characters = MAX_CHARACTERS  # the end shows it as it is
+            for block in _blocks(self._tail, env, plain_end=len(self._tail) > self.LONG_TAIL):
+                blocks.append(block)
+                before, after = after, left.copy()
+        except TooMuchMarkup:
+            self._over = True  # the end shows it as it is
             return []
-        changed = list(self._place(self._finished, [html for _, html in blocks]))
+        changed = list(self._place(self._finished, [block.html for block in blocks]))
         if len(blocks) > 1:
-            self._advance(len(blocks) - 1, (blocks[-1][0].map or [0])[0], env["references"])
+            self._advance(len(blocks) - 1, (blocks[-1].token.map or [0])[0], env["references"])
+            self._left = before
         self._rendered, self._steps = len(self._tail), env.get("steps", 0)
         return changed
 
     def finish(self) -> list[tuple[int, str]]:
         """What has to change so that the blocks shown are `render` of the whole text; `count` is their final number."""
-        return list(self._place(0, render("".join(self._pieces), self._sources)))
+        blocks = render("".join(self._pieces), self._sources, allowance=self._allowance)
+        return list(self._place(0, blocks))
 
     def _due(self) -> bool:
         size = len(self._tail)

@@ -15,7 +15,7 @@ from django.utils import timezone
 from chat.models import Turn
 from chat.realtime import bell, turn_stream
 from chat.realtime.events import Approval, Event, EventType, fold
-from chat.rendering.markdown import BlockStream
+from chat.rendering.markdown import Allowance, BlockStream
 from chat.rendering.references import Sources, cited
 from chat.tools.permission import Gate
 from chat.tools.toolbox import Toolbox
@@ -87,7 +87,8 @@ class Answer:
         self._pending: list[tuple[EventType, dict[str, Any]]] = []
         self._open: EventType | None = None
         self._text: list[str] = []  # of the part that is being written
-        self._blocks = BlockStream(self.sources)
+        self._allowance = Allowance()  # of all its texts
+        self._blocks = BlockStream(self.sources, self._allowance)
         self._calls_of_step: dict[str, tuple[int, str]] = {}
         self._names_of_step: list[tuple[int, str]] = []
         self._begun: list[tuple[ToolCall, tuple[int, str]]] = []
@@ -234,11 +235,11 @@ class Answer:
             delta = "".join(payload.pop("deltas"))
             payload = {**payload, "delta": delta}
         if type_ == EventType.TEXT_MESSAGE_START:
-            self._blocks = BlockStream(self.sources)
+            self._blocks = BlockStream(self.sources, self._allowance)
         elif type_ == EventType.TEXT_MESSAGE_CONTENT:
             payload["blocks"] = self._blocks.push(payload["delta"])
         elif type_ == EventType.TEXT_BECAME_REASONING:
-            self._blocks = BlockStream(self.sources)
+            self._blocks = BlockStream(self.sources, self._allowance)
         elif type_ == EventType.TEXT_MESSAGE_END:
             payload |= {"blocks": self._blocks.finish(), "count": self._blocks.count}
         fold(self.parts, type_, payload)

@@ -20,6 +20,7 @@ from chat.models.conversation_state import ChatScope
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.models.tree import branch, branch_rows, ids_down_to, newest_leaf, siblings, with_rows
 from chat.rendering.kept import blocks_of
+from chat.rendering.page_size import MAX_ASIDE, MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
 from chat.rendering.references import Sources, cited, cited_numbers
 from chat.summaries.views import SummaryView, of_branch
 from chat.turns.services import shown as shown_call
@@ -66,7 +67,7 @@ class MessageView:
     `parts` are the row's parts with what a page needs: text has `blocks` (safe HTML), a tool call its `result`.
     `cited`: how many sources it cites. `marks`: those of the branch. `newest`: the branch on show ends here. `beside`:
     the answers to show side by side in this one's place, itself among them. `summary`: it stands for everything up to
-    here. `failed`: why the newest one could not be written.
+    here. `failed`: why the newest one could not be written. `html_size`: of itself alone, in bytes.
     """
 
     row: Message
@@ -78,6 +79,12 @@ class MessageView:
     beside: "list[MessageView]" = field(default_factory=list)
     summary: SummaryView | None = None
     failed: SummaryJob | None = None
+    html_size: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes its place on a page has, about."""
+        return sum(view.html_size for view in self.beside) if self.beside else self.html_size
 
     @property
     def continues(self) -> bool:
@@ -132,9 +139,9 @@ class MessageView:
 def _view(message: Message, sources: Sources, blocks: Sequence[list[str]]) -> MessageView:
     """`blocks`: as `chat.rendering.kept` has them."""
     if message.role != Message.Role.ASSISTANT:
-        return MessageView(message, parts=[], cited=0)
+        return MessageView(message, parts=[], cited=0, html_size=html_size(message, ()))
     cites = sum(1 for _source in cited(message.text, sources))
-    return MessageView(message, _parts(message.parts, blocks), cites)
+    return MessageView(message, _parts(message.parts, blocks), cites, html_size=html_size(message, blocks))
 
 
 def files_of(message: Message) -> list[File | dict[str, str]]:
@@ -160,6 +167,7 @@ def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
 
 def _parts(parts: list[dict[str, Any]], blocks: Sequence[list[str]]) -> list[dict[str, Any]]:
     """`blocks`: of each text, in their order."""
+    parts = _short_asides(parts)
     results = {part["id"]: part for part in parts if part["type"] == "tool_result"}
     shown: list[dict[str, Any]] = []
     texts = 0
@@ -178,6 +186,16 @@ def _parts(parts: list[dict[str, Any]], blocks: Sequence[list[str]]) -> list[dic
     return shown
 
 
+def _short_asides(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts, of which the reasoning and the results have `MAX_ASIDE` characters together; the first ones go on."""
+    left, shortened = MAX_ASIDE, []
+    for part in parts:
+        text = "" if part["type"] == "text" else part.get("text", "")
+        shortened.append({**part, "text": f"{text[:left]}…"} if len(text) > left else part)
+        left -= min(left, len(text))
+    return shortened
+
+
 def _a_screen_of(messages: list[Message]) -> list[Message]:
     """Of the newest messages as many as fill one."""
     lines = 0
@@ -186,6 +204,11 @@ def _a_screen_of(messages: list[Message]) -> list[Message]:
         if lines >= LINES:
             return messages[index:]
     return messages
+
+
+def _newest_that_fit(messages: list[Message]) -> list[Message]:
+    """Of the newest messages as many as one page may render."""
+    return messages[-count_fitting(map(characters_of, reversed(messages)), MAX_CHARACTERS) :]
 
 
 def branch_page(
@@ -199,8 +222,9 @@ def branch_page(
     messages = branch(end.pk, newest=PAGE if before else newest or FIRST, leaf_depth=end.depth)
     if before is None and newest is None:
         messages = _a_screen_of(messages)
-    older = messages[0].pk if messages and messages[0].depth > 0 else None
-    views = placed(messages, conversation, beside=before is None)
+    views = placed(_newest_that_fit(messages), conversation, beside=before is None)
+    views = views[-count_fitting((view.size for view in reversed(views)), MAX_HTML) :]
+    older = views[0].row.pk if views[0].row.depth > 0 else None
     summary, failed = of_branch(conversation)
     for index, view in enumerate(views):
         if summary is not None and view.row.pk == summary.row.last_id:
@@ -289,16 +313,28 @@ def page_at(conversation: Conversation, message: Message) -> dict[str, Any]:
         other = message.pk not in {each.pk for each in side_by_side(leaf)}
     if not other and len(path) <= PAGE // 2:
         messages, older = branch_page(conversation, newest=PAGE)
-        return {"messages": messages, "older": older}
+        if any(each.row.pk == message.pk for view in messages for each in (view, *view.beside)):
+            return {"messages": messages, "older": older}
     if other:
         path = ids_down_to(newest_leaf(message.pk) or message.pk, message.depth)
     end = path[max(0, len(path) - 1 - BELOW)]
     rows = branch(end, newest=PAGE, leaf_depth=message.depth + min(BELOW, len(path) - 1))
+    views = _around(message, rows, conversation)
     return {
-        "messages": placed(rows, conversation),
-        "older": rows[0].pk if rows[0].depth else None,
+        "messages": views,
+        "older": views[0].row.pk if views[0].row.depth else None,
         "excerpt": Excerpt(message.pk, other),
     }
+
+
+def _around(message: Message, rows: Sequence[Message], conversation: Conversation) -> list[MessageView]:
+    """Of the rows as many as a page may hold: the message itself, those below it, then those above it."""
+    at = next(index for index, row in enumerate(rows) if row.pk == message.pk)
+    from_message = [*range(at, len(rows)), *reversed(range(at))]
+    chosen = from_message[: count_fitting((characters_of(rows[each]) for each in from_message), MAX_CHARACTERS)]
+    views = dict(zip(sorted(chosen), placed([rows[each] for each in sorted(chosen)], conversation), strict=True))
+    chosen = chosen[: count_fitting((views[each].size for each in chosen), MAX_HTML)]
+    return [views[each] for each in sorted(chosen)]
 
 
 def first_since(conversation: Conversation, day: str) -> UUID:

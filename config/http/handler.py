@@ -1,6 +1,7 @@
 """Requests on the event loop."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -13,6 +14,8 @@ from core.logs.context import knowing
 
 class Handler(ASGIHandler):
     """Django's, in which every view answers and every request comes to its end."""
+
+    chunk_size = sys.maxsize  # a body is handed over whole: the server writes it in pieces, and knows how much waits
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Also when it is cancelled: Django takes that as if the client were gone.

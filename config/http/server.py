@@ -8,6 +8,7 @@ is counted while it arrives, kept on disk, and read from there piece by piece.
 
 import asyncio
 import logging
+import socket
 import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -28,6 +29,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, parse_cookie
 from django.template.loader import render_to_string
 from django.urls import Resolver404, resolve
+from twisted.internet import tcp
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Protocol, connectionDone
@@ -36,8 +38,10 @@ from twisted.web.http import HTTPChannel
 from twisted.web.http_headers import Headers
 
 from accounts.access.authentication import user_id_of
+from accounts.access.login_throttle import client_address
 from config.http import problems
 from config.http.middleware import WATCHED
+from config.http.unread import PATIENCE, UnreadBytes
 from core.bearer import bearer_token
 from core.errors import ProductError
 from core.logs.context import knowing
@@ -61,6 +65,8 @@ LINGER_SECONDS = 5  # for which a client may go on sending after a refusal; it w
 SERVICE_RESTART = 1012  # a socket is closed with (IANA's list of them): its page connects anew, to another process
 IN_MEMORY = 100_000  # bytes; a longer body waits on disk
 PIECE = 65_536
+UNSENT = 131_072  # bytes that the kernel takes ahead of what it can send; else it takes megabytes nobody reads
+CHECKED_EVERY = 1.0  # seconds, while more waits for clients to read it than may
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -119,6 +125,12 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
     def finish(self) -> None:
         self._no_longer_uploading()
         super().finish()
+
+    def address(self) -> str:
+        """The client's, behind proxies too; empty where it is not known."""
+        direct = str(getattr(self.channel.getPeer(), "host", ""))
+        forwarded = b",".join(self.requestHeaders.getRawHeaders(b"x-forwarded-for") or ())
+        return client_address(direct, forwarded.decode("latin-1"))
 
     @property
     def followed(self) -> bool:
@@ -235,6 +247,8 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         self._held = self._expected = False
         self._read_on: asyncio.Future[None] | None = None  # there while the client is to read first
         self._unread: Any = None
+        if isinstance(self.transport, tcp.Server) and self.transport.addressFamily != socket.AF_UNIX:
+            self.transport.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
         super().connectionMade()
 
     def dataReceived(self, data: bytes) -> None:
@@ -263,6 +277,14 @@ class TimedChannel(_Channel):  # type: ignore[misc]
     def resumeProducing(self) -> None:
         super().resumeProducing()
         self._reads_on()
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the client has to read before more is written."""
+        return self._read_on is not None
+
+    def abort(self) -> None:
+        self.transport.abortConnection()
 
     async def drained(self) -> None:
         """Returns when the client has read what was written, or is gone."""
@@ -333,6 +355,7 @@ class LimitedFactory(HTTPFactory):  # type: ignore[misc]
     def __init__(self, server: Any) -> None:
         super().__init__(server)
         self.channels: WeakSet[Any] = WeakSet()
+        self.unread = UnreadBytes()
 
     def buildProtocol(self, addr: IAddress) -> Protocol:
         channel: Any = super().buildProtocol(addr)
@@ -348,6 +371,7 @@ class LimitedServer(Server):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self.uploading: Counter[UUID] = Counter()  # uploads that are arriving at this process, by person
         self._ports: list[Any] = []  # of the sockets that it listens on
+        self._ending: asyncio.TimerHandle | None = None  # while too much waits for clients to read it
 
     @property
     def http_factory(self) -> HTTPFactory:
@@ -393,13 +417,49 @@ class LimitedServer(Server):  # type: ignore[misc]
         return [each for each in running if each is not None and not each.done()]
 
     async def handle_reply(self, protocol: Any, message: Message) -> None:
-        """Writes what the application says, once the client has read what was written before. What it says to a socket
-        that is closing is for nobody."""
+        """Writes what the application says, piece by piece, once the client has read what was written before. What it
+        says to a socket that is closing is for nobody."""
         channel = getattr(protocol, "channel", None)
-        if isinstance(channel, TimedChannel):
+        if not isinstance(channel, TimedChannel):
+            with suppress(Disconnected), knowing(getattr(protocol, "said", {})):
+                await super().handle_reply(protocol, message)
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if message["type"] != "http.response.body" or len(body) <= PIECE:
+            await self._read(protocol, channel, len(body))
+            with knowing(protocol.said):
+                await super().handle_reply(protocol, message)
+            return
+        for start in range(0, len(body), PIECE):
+            await self._read(protocol, channel, len(body) - start)
+            if protocol.channel is None:
+                return  # the client is gone
+            last = start + PIECE >= len(body)
+            piece = {**message, "body": body[start : start + PIECE], "more_body": more or not last}
+            with knowing(protocol.said):
+                await super().handle_reply(protocol, piece)
+
+    async def _read(self, protocol: "LimitedRequest", channel: TimedChannel, size: int) -> None:
+        """Wait until the client has read what was written before, while `size` bytes wait in memory."""
+        if not channel.stalled:
+            return
+        unread: UnreadBytes = self._factory.unread
+        loop = asyncio.get_running_loop()
+        unread.add(channel, address=protocol.address(), size=size, now=loop.time())
+        if unread.over and self._ending is None:
+            self._ending = loop.call_later(PATIENCE, self._end_some)
+        try:
             await channel.drained()
-        with suppress(Disconnected), knowing(getattr(protocol, "said", {})):
-            await super().handle_reply(protocol, message)
+        finally:
+            unread.remove(channel)
+
+    def _end_some(self) -> None:
+        """While too much waits, end the connections whose clients read nothing."""
+        unread: UnreadBytes = self._factory.unread
+        loop = asyncio.get_running_loop()
+        if ended := unread.end_some(loop.time()):
+            logger.warning("%d connections were ended: too much waited for clients that did not read", ended)
+        self._ending = loop.call_later(CHECKED_EVERY, self._end_some) if unread.over else None
 
     def create_application(self, protocol: Any, scope: Message) -> Any:
         if isinstance(protocol, LimitedRequest):

@@ -1,0 +1,117 @@
+"""What waits in memory for clients to read it: counted, and ended where it becomes too much."""
+
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from chat.conversations.sharing import share
+from chat.models import Message
+from config.http.unread import MOST_OF_ADDRESS, MOST_OF_ALL, PATIENCE, UnreadBytes
+from tests.chat.conversations import past
+from tests.conftest import Person
+from tests.product import WAIT, Product
+
+PAGE = 2_000_000
+CONNECTIONS = 20
+
+
+class Connection:
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def waiting(unread: UnreadBytes, count: int, *, address: str = "", now: float = 0.0) -> list[Connection]:
+    """`count` connections that wait, each from an address of its own unless one is named."""
+    connections = [Connection() for _ in range(count)]
+    for number, connection in enumerate(connections):
+        unread.add(connection, address=address or f"192.0.2.{number}", size=PAGE, now=now)
+    return connections
+
+
+def test_below_the_limits_nothing_is_ended() -> None:
+    unread = UnreadBytes()
+    connections = waiting(unread, MOST_OF_ALL // PAGE)
+    assert not unread.over and unread.end_some(now=1_000) == 0
+    assert not any(each.aborted for each in connections)
+
+
+def test_of_one_address_those_that_have_waited_longest_are_ended() -> None:
+    unread = UnreadBytes()
+    first = waiting(unread, 3, address="192.0.2.1", now=0)
+    other = waiting(unread, 3, address="192.0.2.2", now=0)
+    later = waiting(unread, MOST_OF_ADDRESS // PAGE - 1, address="192.0.2.1", now=1)
+    assert unread.over
+    assert unread.end_some(now=PATIENCE) == 2
+    assert [each.aborted for each in first] == [True, True, False]
+    assert not any(each.aborted for each in (*other, *later)) and not unread.over
+
+
+def test_whoever_has_just_read_something_is_not_ended() -> None:
+    unread = UnreadBytes()
+    reading, *stuck = waiting(unread, MOST_OF_ADDRESS // PAGE + 1, address="192.0.2.1", now=0)
+    unread.remove(reading)
+    unread.add(reading, address="192.0.2.1", size=PAGE, now=PATIENCE - 1)
+    assert unread.end_some(now=PATIENCE) == 1
+    assert stuck[0].aborted and not reading.aborted
+
+
+def test_of_all_addresses_together_those_that_have_waited_longest_are_ended() -> None:
+    unread = UnreadBytes()
+    connections = waiting(unread, MOST_OF_ALL // PAGE + 5)
+    assert unread.over
+    assert unread.end_some(now=PATIENCE - 0.1) == 0
+    assert unread.end_some(now=PATIENCE) == 5
+    assert [each.aborted for each in connections[:6]] == [True] * 5 + [False]
+    assert unread.total == MOST_OF_ALL
+
+
+def test_what_was_read_is_no_longer_counted() -> None:
+    unread = UnreadBytes()
+    for connection in waiting(unread, 100, address="192.0.2.1"):
+        unread.remove(connection)
+        unread.remove(connection)  # a connection may be ended while it waits
+    assert unread.total == 0 and not unread.over
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process has."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1_024
+    raise AssertionError(f"process {pid} is gone")
+
+
+def unread(product: Product, path: str) -> socket.socket:
+    """A connection whose page is answered, and whose client reads nothing of it."""
+    address = urlsplit(product.url)
+    opened = socket.socket()
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)  # before it connects, so the window stays small
+    opened.settimeout(WAIT)
+    opened.connect((address.hostname, address.port))
+    opened.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return opened
+
+
+@pytest.mark.product
+def test_clients_that_do_not_read_take_little_memory(product: Product, person: Person) -> None:
+    conversation = past(person.user, 1)
+    answer = Message.objects.filter(pk=conversation.leaf_id)
+    answer.update(parts=[{"type": "text", "text": "&" * 399_000}])
+    path = f"/s/{share(user=person.user, conversation=conversation).token}/"
+    with product.http(headers={"Accept-Encoding": "identity"}) as http:
+        assert len(http.get(path).content) > 1_950_000  # and what is loaded once is there
+    pid = product.processes["web"].pid
+    before = resident(pid)
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            opened = stack.enter_context(unread(product, path))
+            assert opened.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"
+        assert resident(pid) - before < 150_000_000
+        with product.http() as http:  # others are served all the while
+            assert http.get(path).status_code == 200
