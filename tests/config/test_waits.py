@@ -3,18 +3,20 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
 from accounts.models import OpenIDProvider
 from core import outside
-from core.errors import ProductError
+from core.errors import ModelError, ProductError
 from core.outside import wait_outside
 from files import page_pictures
-from files.index.embedders import active_embedder
+from files.index.embedders import HURRIED, client_of
+from files.index.ledger import Read
 from files.models import Embedder
 from tests.application import Application
 from tests.conftest import Person, make_person
@@ -71,27 +73,23 @@ def test_sign_in_is_open_while_openid_providers_hang(application: Application, h
         OpenIDProvider.objects.filter(pk__in=[row.pk for row in rows]).delete()
 
 
-@pytest.fixture
-def hanging_embedder(committed: None, hanging: SilentServer) -> Iterator[Embedder]:
-    before = active_embedder()
+def test_a_thread_that_waits_for_an_embedder_holds_no_connection(committed: None, hanging: SilentServer) -> None:
     url = f"http://127.0.0.1:{hanging.port}"
-    made = Embedder.objects.create(name=uuid4().hex, kind="openai", base_url=url, model="hangs", dimensions=3)
-    Embedder.objects.filter(pk=before.pk).update(active=False)
-    Embedder.objects.filter(pk=made.pk).update(active=True)
-    yield made
-    made.delete()
-    Embedder.objects.filter(pk=before.pk).update(active=True)
+    embedder = Embedder(name="hangs", kind="openai", base_url=url, model="hangs", dimensions=3)
+    of_thread: list[Any] = []
 
+    def embed() -> None:
+        connection.ensure_connection()
+        of_thread.append(connections["default"])
+        with pytest.raises(ModelError):
+            client_of(embedder, timeout=HURRIED).embed(["text"], Read())
 
-def test_sign_in_is_open_while_an_embedder_hangs(
-    application: Application, person: Person, hanging: SilentServer, hanging_embedder: Embedder
-) -> None:
-    def send(number: int) -> httpx.Response:
-        with application.http(headers={"Authorization": f"Bearer {person.token}"}) as http:
-            return http.post("/v1/embeddings", json={"model": hanging_embedder.model, "input": f"text {number}"})
-
-    with in_flight(send, AT_ONCE, lambda: hanging.taken >= AT_ONCE, hanging.close):
-        open_sign_in_page(application)
+    with ThreadPoolExecutor(1) as threads:
+        request = threads.submit(embed)
+        until(lambda: hanging.taken, "the embedder is asked")
+        assert not request.done() and of_thread[0].connection is None
+        hanging.close()
+        request.result()
 
 
 def uploaded(person: Person) -> str:
