@@ -33,6 +33,7 @@ from accounts.second_factors import services as second_factors
 from core import i18n
 from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display
 from core.errors import ProductError
+from core.net.site import site_origin
 
 RIGHTS = {  # what each of Django's lets one do with the rows of a table
     "add": gettext_lazy("add"),
@@ -439,7 +440,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         if not self.has_view_permission(request):
             raise PermissionDenied
         links = [
-            (person, request.build_absolute_uri(reverse("welcome", args=[person.pk], query={"key": key})))
+            (person, site_origin(request) + reverse("welcome", args=[person.pk], query={"key": key}))
             for person, key in made
         ]
         title = (

@@ -24,6 +24,7 @@ from accounts.mailing import sending
 from accounts.mailing.views import AddressForm
 from accounts.models import ApiToken, User, workspace_timezone
 from accounts.models.workspace import workspace_at, workspace_of
+from core.net.site import site_origin
 from core.requests import get_or_404
 from core.time_zones import legacy_names, names, present_name
 
@@ -85,7 +86,7 @@ def forgotten(request: HttpRequest) -> HttpResponseBase:
     form = AddressForm(request, request.POST if request.method == "POST" else None)
     asked = request.method == "POST" and sending.is_set() and form.is_valid()
     if asked and not form.often:
-        origin = request.build_absolute_uri("/").rstrip("/")
+        origin = site_origin(request)
         people.ask_for_link(email=form.cleaned_data["email"], origin=origin)
     context = {"form": form, "asked": asked, "mails": sending.is_set()}
     page = render(request, "registration/forgotten.html", context, status=422 if form.errors else 200)

@@ -161,6 +161,22 @@ def uploads(url: str) -> str:
     return unquote(parts.path) if parts.scheme == "file" else ""
 
 
+def site(url: str) -> str:
+    """Return the origin of this site, or an empty text without one."""
+    if url and not _is_origin(url.rstrip("/")):
+        raise StartError("SITE_URL must be scheme and host of this site, as in https://chat.example.org.")
+    return url.rstrip("/")
+
+
+def _is_origin(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # brackets or a port that are none
+        return False
+    return bool(named) and "@" not in parts.netloc and url == f"{parts.scheme}://{parts.netloc}"
+
+
 def sentry(url: str) -> str:
     """The DSN that Sentry says of a project, `https://KEY@sentry.example.org/4`, or none."""
     parts = urlsplit(url)

@@ -21,6 +21,8 @@ SECRET_KEY = env.str("SECRET_KEY", default="") or paths.secret_key(DATA_DIR)
 # Provider keys are encrypted with this; by default a key derived from SECRET_KEY. Several, comma-separated, rotate.
 ENCRYPTION_KEYS = env.list("ENCRYPTION_KEYS", default=[SECRET_KEY])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+# Where links in mails and webhooks lead, as in https://chat.example.org; without it see `core.net.site`.
+SITE_URL = service_urls.site(env.str("SITE_URL", default=""))
 CSRF_FAILURE_VIEW = "config.http.health.csrf_failed"
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
@@ -341,8 +343,14 @@ LOGGING = {
         "plain": {"()": "core.logs.lines.Formatter", "format": "%(levelname)s %(name)s: %(message)s"},
         "json": {"()": "core.logs.lines.JsonFormatter"},
     },
+    "filters": {"refusals": {"()": "core.logs.lines.RefusalFilter"}},
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "stream": "ext://sys.stderr"},
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": LOG_FORMAT,
+            "filters": ["refusals"],
+            "stream": "ext://sys.stderr",
+        },
         **({"sentry": {"class": "core.logs.sentry.Handler", "dsn": SENTRY_DSN}} if SENTRY_DSN else {}),
     },
     "root": {"handlers": _handlers, "level": LOG_LEVEL},

@@ -26,6 +26,11 @@ def has_right(user: AbstractUser, action: Action, what: models.Model | type[mode
     return user.is_active and user.is_staff and any(user.has_perm(right) for right in rights)
 
 
+def administers(user: AbstractUser) -> bool:
+    """Return whether the user has anything to administer: being staff without a right opens nothing."""
+    return user.is_active and (user.is_superuser or (user.is_staff and bool(user.get_all_permissions())))
+
+
 def require_right(user: AbstractUser | None, action: Action, what: models.Model | type[models.Model]) -> None:
     """Raises `staff_only` or `right_missing` (403). None is the product itself: a command or the seed."""
     if user is None or has_right(user, action, what):

@@ -20,7 +20,8 @@ from core.requests import NewestFirst, Strict
 from files import services
 from files.encodings import ENCODINGS
 from files.models import File
-from files.pages import Piece, Reading, download, picture
+from files.page_pictures import picture
+from files.pages import Piece, Reading, download
 
 
 class FileErrorSerializer(serializers.Serializer[dict[str, str]]):
@@ -175,7 +176,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     def picture(self, request: Request, pk: str, page: str) -> HttpResponseBase:
         """A page of a PDF as a picture, with a passage marked on it."""
         number = whole_number({"page": page}, "page") or 0
-        return picture(self.get_object(), number, passage_of(request.query_params))
+        return picture(self.person, self.get_object(), number, passage_of(request.query_params))
 
 
 def passage_of(parameters: Any) -> tuple[int, int] | None:

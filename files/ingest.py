@@ -25,6 +25,7 @@ from files.extraction.scans import Recogniser, extract
 from files.index import chunking
 from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText, RecognisedPage
+from files.undrawn import forget_failures
 from llm import tokens
 from llm.models import Model
 
@@ -105,6 +106,8 @@ def _first(files: "QuerySet[File]") -> list[UUID]:
 def _claim(file_id: UUID) -> File | None:
     waiting = File.objects.filter(status=File.Status.UPLOADED)
     claimed = claim(waiting, file_id, status=File.Status.PROCESSING, attempt=F("attempt") + 1)
+    if claimed:
+        forget_failures(file_id)
     return File.objects.filter(pk=file_id).first() if claimed else None
 
 

@@ -1,7 +1,6 @@
 """What people and programs get of files: where they are used, their text in windows of whole pages, the originals."""
 
 import asyncio
-import threading
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,18 +10,15 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef
 from django.db.models.functions import Length, Substr
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import StreamingHttpResponse
 from django.utils.functional import cached_property
 from django.utils.http import content_disposition_header
 
 from accounts.models import User
 from core.errors import ProductError
 from core.requests import identifier
-from files import services, storage
-from files.extraction import process
+from files import services
 from files.extraction.outside.places import RECOGNISED, Place, of_passage, unpacked
-from files.extraction.readers.result import ExtractionError
-from files.ingest import LOST
 from files.models import File, FileText, RecognisedPage
 from files.models.file import Uses
 
@@ -30,16 +26,9 @@ WINDOW = 60_000  # characters shown at a time
 MOST_PIECES = 50  # pages shown at a time
 LISTED = 100  # files on one page of the list
 CHUNK = 256 * 1024  # bytes
-DRAWN_AT_ONCE = 2  # pages, by one process
-PATIENCE = 20.0  # seconds that a page waits for its turn
-LONGEST_MARKED = 10_000  # characters of a passage that are looked for on a page
-KEPT = 600  # seconds that a browser keeps the picture of a page
-LOCKED = "It is protected with a password, which was not kept, so its pages cannot be drawn. Read its text instead."
-UNDRAWN = "This page cannot be drawn: it is damaged, or too much is on it. Read its text, or download the original."
 SHOWN = {"image/png", "image/jpeg", "image/webp", "image/gif", "application/pdf", "text/plain"}
 # Browsers refuse to show a PDF in a sandboxed document; its viewer is a sandbox of its own.
 _POLICY = {"application/pdf": "default-src 'none'; object-src 'self'; frame-ancestors 'none'"}
-_drawing = threading.BoundedSemaphore(DRAWN_AT_ONCE)
 _SANDBOX = "default-src 'none'; sandbox; frame-ancestors 'none'"
 
 
@@ -203,39 +192,6 @@ def _streamed(content: IO[bytes], media_type: str, name: str, size: int) -> Stre
     response["Content-Security-Policy"] = _POLICY.get(media_type, _SANDBOX)
     response["X-Content-Type-Options"] = "nosniff"
     response["Cache-Control"] = "private, no-store"
-    return response
-
-
-def picture(file: File, page: int, passage: tuple[int, int] | None = None) -> HttpResponse:
-    """A page of a PDF as JPEG, with the characters [start, end) of the file's text marked on it where they are found,
-    or where the words stand that were recognised on it.
-
-    Pages count from 1. The caller has checked who may see the file. Raises `no_pictures` (409) for what has no such
-    pages, `no_such_page` (404), `not_drawn` (422) for a page that cannot be drawn, `busy` (503), `file_lost` (404).
-    """
-    if not file.pictured:
-        sentence = "Only pages of PDFs are shown as pictures. Read its text, or download the original."
-        raise ProductError("no_pictures", sentence, status=409)
-    reading = Reading(file)
-    marked, before = reading.on_page(page, *(passage or (0, 0)))
-    where = reading.places(page, before, marked)
-    marked = "" if where else marked[:LONGEST_MARKED]
-    if not _drawing.acquire(timeout=PATIENCE):
-        sentence = "Too many pages are being drawn at the moment. Try again in a few seconds."
-        raise ProductError("busy", sentence, status=503, retry_after=5)
-    try:
-        with storage.local_path(file, shown=file.converted) as path:
-            drawn = process.shown_page(path, page - 1, marked, sum(map(str.isalnum, before)), where)
-    except ExtractionError as error:
-        raise ProductError("not_drawn", LOCKED if error.code == "encrypted" else UNDRAWN, status=422) from error
-    except FileNotFoundError as error:
-        raise ProductError("file_lost", LOST, status=404) from error
-    except storage.Unavailable as error:
-        raise storage.unavailable(error) from error
-    finally:
-        _drawing.release()
-    response = HttpResponse(drawn, content_type="image/jpeg")
-    response["Cache-Control"] = f"private, max-age={KEPT}"
     return response
 
 

@@ -52,6 +52,7 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
             if not received.size:
                 raise ProductError("empty_file", "The file is empty. Choose one with something in it.")
             require_room(user, received.size)
+            storage.keep_ahead(received)
             with transaction.atomic():
                 blob = storage.keep(received)
                 take_room(user, received.size)
@@ -180,7 +181,8 @@ def open_blob(*, file: File) -> IO[bytes]:
     """The original. The caller has checked who may see it, and closes it. Raises `file_lost` (404), and
     `storage_unavailable` (503)."""
     try:
-        return file.blob.open("rb")
+        with storage.waiting():
+            return file.blob.open("rb")
     except (FileNotFoundError, ValueError) as error:  # ValueError: the row names no bytes
         raise ProductError("file_lost", ingest.LOST, status=404) from error
     except OSError as error:
@@ -195,7 +197,8 @@ def open_shown(*, file: File) -> tuple[str, IO[bytes]]:
     if not file.converted:
         return file.media_type, open_blob(file=file)
     try:
-        shown = default_storage.open(storage.shown_name(file.sha256), "rb")
+        with storage.waiting():
+            shown = default_storage.open(storage.shown_name(file.sha256), "rb")
     except FileNotFoundError as error:
         raise ProductError("file_lost", ingest.LOST, status=404) from error
     except OSError as error:

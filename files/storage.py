@@ -9,7 +9,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfileobj
@@ -18,12 +18,13 @@ from typing import IO, Any
 from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.base import File as Content
-from django.core.files.storage import default_storage
+from django.core.files.storage import FileSystemStorage, default_storage
 from django.core.files.uploadedfile import TemporaryUploadedFile
 from django.db import transaction
 
 from core.errors import ProductError
 from core.locks import lock
+from core.outside import wait_outside
 from files.models import File
 
 logger = logging.getLogger(__name__)
@@ -86,6 +87,32 @@ def keep(received: Received) -> str:
     return name
 
 
+def keep_ahead(received: Received) -> None:
+    """Store the content before the transaction of `keep`, where the storage is another server.
+
+    `keep` then only asks whether it is there. Content that gets no row is swept. Raises `storage_unavailable` (503).
+    """
+    if not is_elsewhere():
+        return
+    name = _name(received.sha256)
+    try:
+        with wait_outside():
+            if not default_storage.exists(name):
+                default_storage.save(name, received.content)
+    except OSError as error:
+        raise unavailable(error) from error
+
+
+def is_elsewhere() -> bool:
+    """Return whether the storage is another server, so that reading and writing wait for it."""
+    return not isinstance(default_storage, FileSystemStorage)
+
+
+def waiting() -> AbstractContextManager[None]:
+    """Return the context in which the storage is read or written: `wait_outside` where it is another server."""
+    return wait_outside() if is_elsewhere() else nullcontext()
+
+
 def unavailable(error: OSError) -> ProductError:
     """What people are told when the disk is full, or the server of the bucket is away; the log says which."""
     logger.error("the storage of files fails: %s", error)
@@ -94,12 +121,19 @@ def unavailable(error: OSError) -> ProductError:
 
 
 def release(sha256: str) -> None:
-    """Deletes the blob if no row needs it any more. Call it after the transaction that deleted one."""
-    with transaction.atomic():
-        lock(sha256)
-        if not File.objects.filter(sha256=sha256).exists():
-            for name in (_name(sha256), shown_name(sha256)):
-                default_storage.delete(name)
+    """Deletes the blob if no row needs it any more. Call it after the transaction that deleted one.
+
+    Where the storage is away, `sweep` does it later.
+    """
+    try:
+        with transaction.atomic():
+            lock(sha256)
+            if not File.objects.filter(sha256=sha256).exists():
+                with waiting():
+                    for name in (_name(sha256), shown_name(sha256)):
+                        default_storage.delete(name)
+    except (OSError, ProductError) as error:
+        logger.warning("bytes of a file are deleted later: %s", error)
 
 
 def sweep_unfinished() -> None:

@@ -14,7 +14,8 @@ from files import services
 from files.api import passage_of, whole_number
 from files.encodings import ENCODINGS, label
 from files.models import File
-from files.pages import Reading, download, download_shown, file_list, picture, with_uses
+from files.page_pictures import picture
+from files.pages import Reading, download, download_shown, file_list, with_uses
 
 
 @require_http_methods(["GET", "POST"])
@@ -98,7 +99,7 @@ def shown(request: Request, found: File) -> HttpResponseBase:
 
 @with_row(services.visible_file, "GET")
 def page_picture(request: Request, found: File, page: int) -> HttpResponse:
-    return picture(found, page, passage_of(request.GET))
+    return picture(request.user, found, page, passage_of(request.GET))
 
 
 @with_row(services.visible_file, "GET")

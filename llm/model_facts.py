@@ -22,6 +22,7 @@ from django.utils.translation import gettext_lazy
 from core.crypto import is_lost
 from core.errors import ModelError
 from core.i18n import grouped
+from core.outside import wait_outside
 from core.permissions import require_right
 from llm import tokens
 from llm.discovery.servers import Discovery, discover
@@ -71,7 +72,8 @@ def ask(provider: Provider, names: Sequence[str] = ()) -> Discovery:
         logger.warning("provider %s is not asked about its models: its stored API key cannot be read", provider)
         return Discovery()
     url = provider.base_url.strip() or DEFAULT_BASE_URLS[provider.kind]
-    discovery = asyncio.run(discover(provider.kind, url, provider.api_key, names))
+    with wait_outside():
+        discovery = asyncio.run(discover(provider.kind, url, provider.api_key, names))
     for strange in discovery.strange:
         _log_strange(provider.name, strange)
     return discovery
@@ -176,12 +178,14 @@ def try_out(model: Model) -> Trial | None:
             await client.close()
 
     try:
-        return _shown(asyncio.run(call()))
+        with wait_outside():
+            events = asyncio.run(call())
     except TimeoutError:
         return None
     except ModelError as error:
         # It refuses tools, or does not answer at all.
         return Trial({"tools": False}) if error.code == "bad_model_request" else None
+    return _shown(events)
 
 
 def _shown(events: Sequence[StepEvent]) -> Trial:
@@ -279,7 +283,8 @@ def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
         return text, reported
 
     try:
-        text, reported = asyncio.run(call())
+        with wait_outside():
+            text, reported = asyncio.run(call())
     except TimeoutError as error:
         sentence = f"The model did not answer within {TEST_SECONDS:.0f} seconds."
         raise ModelError("provider_timeout", sentence, retryable=True) from error

@@ -19,6 +19,7 @@ from audit.services import record, record_saved, stored
 from core.background import on_database
 from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
+from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from llm.known_models import efforts_of, images_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
@@ -225,7 +226,8 @@ def test_connection(*, provider: Provider) -> list[str]:
         finally:
             await client.close()
 
-    return asyncio.run(ask())
+    with wait_outside():
+        return asyncio.run(ask())
 
 
 @transaction.atomic

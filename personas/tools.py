@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from core.i18n import grouped
+from core.outside import wait_outside
 from llm.models import Model
 from llm.tools.mcp import Listing, tools_of
 from llm.tools.servers import Server, ServerFailed, ToolProblem
@@ -66,7 +67,10 @@ def offers(only: Collection[str] | None = None) -> list[Offer]:
     async def ask() -> list[Offer]:
         return list(await asyncio.gather(*(_offer(server) for server in servers)))
 
-    return asyncio.run(ask()) if servers else []
+    if not servers:
+        return []
+    with wait_outside():
+        return asyncio.run(ask())
 
 
 async def _offer(server: Server) -> Offer:

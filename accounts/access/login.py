@@ -22,6 +22,7 @@ from accounts.access.second_factor import has_second_factor, is_required
 from accounts.access.sign_ins import signed_in
 from accounts.models import OpenIDProvider, User, Workspace
 from core.errors import ProductError
+from core.permissions import administers
 
 FRESH_FOR = 15 * 60  # seconds
 WAITS_FOR = 10 * 60  # seconds between the password and the second factor
@@ -83,7 +84,7 @@ def providers() -> list[OpenIDProvider]:
 def require_own_way(user: User) -> None:
     """Raises `provider_only` (403) where people sign in through a provider alone, and this is no administrator."""
     only = [each.name for each in providers() if each.only]
-    if only and not (user.is_staff or user.is_superuser):
+    if only and not administers(user):
         sentence = f"This workspace signs people in with {' or '.join(only)}, no longer with passwords or passkeys."
         raise ProductError("provider_only", sentence, status=403)
 

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 
 from core.errors import ProductError
+from core.outside import wait_outside
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,8 @@ def send(mails: Sequence[Mail]) -> None:
     connection = get_connection()
     made = [EmailMessage(" ".join(each.subject.split()), each.text, to=[each.to]) for each in mails]
     try:
-        connection.send_messages(made)
+        with wait_outside():
+            connection.send_messages(made)
     except (OSError, smtplib.SMTPException, ValueError) as error:
         logger.warning("mail is not sent: %s", type(error).__name__)  # its text may name people
         sentence = "The mail could not be sent. See with manage.py doctor whether EMAIL_URL is right."

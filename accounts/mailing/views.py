@@ -20,6 +20,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.mailing import addresses, sending
 from accounts.models import User
 from core.errors import ProductError
+from core.net.site import site_origin
 
 
 class AddressForm(forms.Form):
@@ -85,7 +86,7 @@ def email(request: Request) -> HttpResponseBase:
             addresses.confirm_email(user=request.user, key=request.GET["key"])
             return redirect(reverse("settings:email", query={"saved": ""}))
         if request.method == "POST" and form.is_valid() and not form.often:
-            given, origin = form.cleaned_data["email"], request.build_absolute_uri("/").rstrip("/")
+            given, origin = form.cleaned_data["email"], site_origin(request)
             if addresses.change_email(user=request.user, email=given, origin=origin):
                 return redirect(reverse("settings:email", query={"saved": ""}))
             sent = given
@@ -111,7 +112,7 @@ def sign_up(request: HttpRequest) -> HttpResponseBase:
     form = SignUpForm(request, request.POST if request.method == "POST" else None)
     asked = request.method == "POST" and is_open and form.is_valid()
     if asked and not form.often:
-        origin = request.build_absolute_uri("/").rstrip("/")
+        origin = site_origin(request)
         addresses.ask_for_account(email=form.cleaned_data["email"], origin=origin)
     status = 404 if not is_open else 422 if form.errors else 200
     context = {"form": form, "asked": asked, "is_open": is_open}

@@ -1,12 +1,16 @@
 """What is read from a provider: its discovery document, its keys, a token for a code, what it says of a person.
 
+Document and keys are read once for all requests that wait for them (`accounts.openid.shared`). A provider that did not
+answer in time is not asked for some seconds. Nobody holds a connection to the database while the provider is asked.
+
 The issuer's own host is where an administrator has sent us, so it may be in a private network. What its document names
 elsewhere must be on the public internet. Over http goes only what stays in a private network. Redirects are not
 followed.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -17,24 +21,32 @@ from authlib.integrations.requests_client import OAuth2Session
 from authlib.oidc.discovery import get_well_known_url
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
-from requests import PreparedRequest, RequestException, Response
+from requests import PreparedRequest, ReadTimeout, RequestException, Response, Timeout
 from requests.adapters import HTTPAdapter
+from requests.exceptions import ChunkedEncodingError
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from accounts.access.permissions import counted
 from accounts.models import OpenIDProvider
+from accounts.openid.shared import Outages, SharedDocuments, WaitTooLong
 from core.crypto import LOST, is_lost
 from core.errors import ProductError
 from core.net.fetch import system_tls
 from core.net.url_safety import Guard, Refused, is_public
+from core.outside import wait_outside
 
 TIMEOUT = 10.0  # seconds without a byte
+BODY_SECONDS = 10.0  # for all of an answer's body
+ASKED_AGAIN = 15.0  # seconds after which a provider that did not answer in time is asked again
 LARGEST = 1_000_000  # bytes of an answer
 KEPT_FOR = 600.0  # seconds that document and keys are used before they are read anew
 READINGS = 30  # of a provider's keys anew within a minute, for tokens that none of those known has signed
 SCOPE = "openid profile email"
+UNREADABLE = "It gave no answer that can be read."
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
-_kept: dict[str, tuple[float, Any]] = {}  # by address, what this process has read and when
+_documents = SharedDocuments(kept_seconds=KEPT_FOR, waiting_seconds=2 * (TIMEOUT + BODY_SECONDS))
+_outages = Outages(seconds=ASKED_AGAIN)
 
 
 class CheckedAdapter(HTTPAdapter):
@@ -64,11 +76,24 @@ class CheckedAdapter(HTTPAdapter):
     def send(self, request: PreparedRequest, *given: Any, **options: Any) -> Response:
         request.headers["Host"] = httpx2.URL(request.url or "").netloc.decode("ascii")
         answer = super().send(request, *given, **{**options, "stream": True})
-        body = answer.raw.read(LARGEST + 1, decode_content=True)
-        if len(body) > LARGEST:
-            raise Refused(f"{self._issuer.host} gave an answer that is too large.")
-        answer._content = body  # where requests keeps what was read
+        try:
+            answer._content = self._body(answer.raw)  # where requests keeps what was read
+        except ReadTimeoutError as error:
+            raise ReadTimeout(error) from error
+        except HTTPError as error:
+            raise ChunkedEncodingError(error) from error
         return answer
+
+    def _body(self, raw: Any) -> bytes:
+        """Read the body. Raises `Refused` for a large one, and `ReadTimeout` for one that comes by drops."""
+        body, end = bytearray(), time.monotonic() + BODY_SECONDS
+        while piece := raw.read1(LARGEST, decode_content=True):
+            body += piece
+            if len(body) > LARGEST:
+                raise Refused(f"{self._issuer.host} gave an answer that is too large.")
+            if time.monotonic() > end:
+                raise ReadTimeout("the body took too long")
+        return bytes(body)
 
 
 def session(provider: OpenIDProvider, **more: Any) -> OAuth2Session:
@@ -122,7 +147,7 @@ def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) 
     secret_in_body = "client_secret_basic" not in methods and "client_secret_post" in methods
     how = {"token_endpoint_auth_method": "client_secret_post"} if secret_in_body and provider.client_secret else {}
     try:
-        with session(provider, redirect_uri=redirect, **how) as asking:
+        with _calling(provider), session(provider, redirect_uri=redirect, **how) as asking:
             given: Mapping[str, Any] = asking.fetch_token(
                 known["token_endpoint"],
                 grant_type="authorization_code",
@@ -132,10 +157,6 @@ def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) 
             )
     except OAuthError as error:
         raise refused(f"{provider} does not take the code: {str(error.error)[:100]}.") from error
-    except Refused as error:
-        raise _unreachable(provider, str(error)) from error
-    except (RequestException, ValueError, OSError) as error:
-        raise _unreachable(provider, "It gave no answer that can be read.") from error
     if not isinstance(given.get("id_token"), str):
         raise refused(f"{provider} gave no ID token.")
     return dict(given)
@@ -155,33 +176,53 @@ def refused(sentence: str) -> ProductError:
 
 
 def forget(provider: OpenIDProvider) -> None:
-    """What this process has read is read anew: somebody tests the provider."""
-    _kept.clear()
+    """Have the provider asked anew: somebody has changed or tests it."""
+    _documents.forget(provider.issuer)
+    _outages.end(provider.issuer)
 
 
 def _read(provider: OpenIDProvider, address: str, *, fresh: bool = False) -> dict[str, Any]:
-    kept = _kept.get(address)
-    if kept is not None and not fresh and time.monotonic() - kept[0] < KEPT_FOR:
-        return dict(kept[1])
-    with session(provider) as asking:
-        found = _json(provider, asking, address, withhold_token=True)
-    _kept[address] = (time.monotonic(), found)
-    return found
+    def read() -> dict[str, Any]:
+        with session(provider) as asking:
+            return _json(provider, asking, address, withhold_token=True)
+
+    try:
+        return _documents.get(provider.issuer, address, read, fresh=fresh)
+    except WaitTooLong as error:
+        raise _unreachable(provider, "It did not answer in time.") from error
 
 
 def _json(provider: OpenIDProvider, asking: OAuth2Session, address: str, **options: Any) -> dict[str, Any]:
     try:
-        answer: Response = asking.get(address, allow_redirects=False, **options)
-        found = answer.json() if answer.status_code == 200 else None
+        with _calling(provider):
+            answer: Response = asking.get(address, allow_redirects=False, **options)
+            document = answer.json() if answer.status_code == 200 else None
+    except OAuthError as error:
+        raise _unreachable(provider, UNREADABLE) from error
+    if not isinstance(document, dict):
+        raise _unreachable(provider, f"It answered with status {answer.status_code} and no document.")
+    return document
+
+
+@contextmanager
+def _calling(provider: OpenIDProvider) -> Iterator[None]:
+    """Run the block, which asks the provider. Raises `openid_unreachable` (502), also for one that hung just now."""
+    seconds = _outages.seconds_left(provider.issuer)
+    if seconds:
+        raise _unreachable(provider, f"It did not answer just now, and is asked again in {seconds} s.", seconds)
+    try:
+        with wait_outside():
+            yield
     except Refused as error:
         raise _unreachable(provider, str(error)) from error
-    except (RequestException, OAuthError, ValueError, OSError) as error:
-        raise _unreachable(provider, "It gave no answer that can be read.") from error
-    if not isinstance(found, dict):
-        raise _unreachable(provider, f"It answered with status {answer.status_code} and no document.")
-    return found
+    except Timeout as error:
+        _outages.begin(provider.issuer)
+        raise _unreachable(provider, "It did not answer in time.", round(ASKED_AGAIN)) from error
+    except (RequestException, ValueError, OSError) as error:
+        raise _unreachable(provider, UNREADABLE) from error
 
 
-def _unreachable(provider: OpenIDProvider, why: str) -> ProductError:
+def _unreachable(provider: OpenIDProvider, why: str, retry_after: int | None = None) -> ProductError:
     sentence = f"{why} So “{provider}” cannot be used now: try again, or tell an administrator."
-    return ProductError("openid_unreachable", sentence, status=502)
+    later = {} if retry_after is None else {"retry_after": retry_after}
+    return ProductError("openid_unreachable", sentence, status=502, **later)

@@ -15,6 +15,7 @@ from accounts.access.sign_ins import sign_in_refused
 from accounts.models import OpenIDProvider, User
 from accounts.openid import services, sign_in, tokens
 from core.errors import NotFound, ProductError
+from core.requests import with_headers
 
 
 @never_cache
@@ -81,4 +82,5 @@ def _here(request: HttpRequest, pk: UUID) -> str:
 
 
 def _refused(request: HttpRequest, error: ProductError) -> HttpResponse:
-    return render(request, "registration/refused.html", {"problem": error.detail}, status=error.status)
+    page = render(request, "registration/refused.html", {"problem": error.detail}, status=error.status)
+    return with_headers(page, error)

@@ -14,6 +14,7 @@ from rest_framework.serializers import BaseSerializer
 from accounts.access.permissions import ScopedView, ShownOnce
 from accounts.models import Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
+from core.net.site import site_origin
 from core.requests import NewestFirst, Strict, identifier, valid
 
 
@@ -83,7 +84,7 @@ class WebhookViewSet(ScopedView, viewsets.ModelViewSet[Webhook]):
 
         It is shown this once: a repeat with the same `Idempotency-Key` has null there and says so in `left_out`.
         """
-        origin = request.build_absolute_uri("/").rstrip("/")
+        origin = site_origin(request)
         made = webhooks.create_webhook(user=self.person, origin=origin, **valid(WebhookSerializer, request))
         shown = {**WebhookSerializer(made).data, "secret": made.secret}
         return ShownOnce(shown, "secret", what="webhook")

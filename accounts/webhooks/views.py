@@ -13,6 +13,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
 from core.errors import ProductError
+from core.net.site import site_origin
 from core.requests import get_or_404, with_row
 
 SHOWN = 10  # deliveries of each webhook
@@ -34,7 +35,7 @@ def page(request: Request) -> HttpResponse:
     """A POST makes a webhook and shows its secret, this once."""
     form, made = WebhookForm(request.POST if request.method == "POST" else None), None
     if request.method == "POST" and form.is_valid():
-        origin = request.build_absolute_uri("/").rstrip("/")
+        origin = site_origin(request)
         try:
             made = webhooks.create_webhook(user=request.user, origin=origin, **form.cleaned_data)
             form = WebhookForm()

@@ -18,6 +18,8 @@ from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Optio
 from core.errors import ProductError
 from llm.types.model_call import ToolDefinition
 
+MAX_MESSAGES = 5_000  # of one request; a new thread stores them all
+MAX_CHARACTERS = 4_000_000  # of these messages, as JSON
 MOST_ERRORS = 10  # of an invalid input; the rest of a long list helps nobody
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON text
 
@@ -84,6 +86,7 @@ class Wanted:
 
 def read(body: Any) -> Wanted:
     """`body` is the request's JSON. Raises `ProductError` and Django REST framework's `ValidationError` (400)."""
+    _require_bounded(body)
     _require_storable(body)
     try:
         given = agui.RunAgentInput.model_validate(body)
@@ -112,6 +115,24 @@ def read(body: Any) -> Wanted:
         decision=decision,
         **props.validated_data,
     )
+
+
+def _require_bounded(body: Any) -> None:
+    """Raise `too_many_messages` or `messages_too_long` (413) before anything is done with the messages."""
+    messages = body.get("messages") if isinstance(body, dict) else None
+    if not isinstance(messages, list):
+        return  # which the protocol's own check refuses
+    if len(messages) > MAX_MESSAGES:
+        sentence = (
+            f"“messages” has {len(messages):,} messages, and {MAX_MESSAGES:,} are the most. Leave out the oldest."
+        )
+        raise ProductError("too_many_messages", sentence, status=413)
+    characters = len(json.dumps(messages, ensure_ascii=False))
+    if characters > MAX_CHARACTERS:
+        sentence = (
+            f"“messages” has {characters:,} characters, and {MAX_CHARACTERS:,} are the most. Leave out the oldest."
+        )
+        raise ProductError("messages_too_long", sentence, status=413)
 
 
 def _require_storable(body: Any) -> None:

@@ -20,6 +20,7 @@ from chat.tools.toolbox import with_file_tools
 from chat.usage.limits import most_used
 from core.background import submit
 from core.i18n import grouped, translated
+from core.outside import wait_outside
 from files.models import File
 from files.services import tokens_of
 from llm.learning import Evidence, source_words
@@ -120,7 +121,8 @@ def _counted(
         return found, _stored(true, found, context.conversation), builder.model_request(true, found.prompt)
 
     made = (planned, stored, builder.model_request(context, planned.prompt))
-    planned, stored, _ = submit(report.counted(context, made, again, ask=ask)).result()
+    with wait_outside():
+        planned, stored, _ = submit(report.counted(context, made, again, ask=ask)).result()
     return planned, stored
 
 

@@ -8,6 +8,8 @@ from shutil import copyfileobj
 from django.core.files.base import File
 from django.core.files.storage import default_storage
 
+from core.private_files import close_file, make_private, open_private
+
 
 def names(place: str = "") -> Iterator[str]:
     """Of everything that is stored; what lies at the top is still arriving."""
@@ -23,15 +25,18 @@ def names(place: str = "") -> Iterator[str]:
 
 def copy_out(target: Path) -> int:
     """Copies what is not there yet and returns how many those were. What goes meanwhile has lost its row before."""
-    copied = 0
+    copied, directory = 0, None
     for name in names():
         copy = target / name
+        if copy.parent != directory:
+            directory = copy.parent
+            make_private(directory, below=target.parent)
         if copy.exists():
+            close_file(copy)
             continue
-        copy.parent.mkdir(parents=True, exist_ok=True)
         partial = copy.with_name(f"{copy.name}.partial")
         with suppress(FileNotFoundError):
-            with default_storage.open(name) as stored, partial.open("wb") as written:
+            with default_storage.open(name) as stored, open_private(partial) as written:
                 copyfileobj(stored, written)
             partial.rename(copy)
             copied += 1

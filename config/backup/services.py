@@ -27,6 +27,7 @@ from django.utils import timezone
 from config.backup import objects, tables
 from config.backup.tables import Later, Table
 from config.http.health import missing_migrations
+from core.private_files import make_private, make_target, open_private
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -44,12 +45,13 @@ class Refused(Exception):
 def back_up(target: Path, say: Say) -> None:
     if missing_migrations():
         raise Refused("Migrations are missing in the database. Run manage.py migrate, then make the backup.")
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if warning := make_target(target):
+        say(warning)
     before = target / MANIFEST
     say(f"{objects.copy_out(target / 'objects'):,} objects are copied.")
     own = str(uuid4())
     rows = target / "rows" / own
-    rows.mkdir(parents=True)
+    make_private(rows, below=target)
     with tables.snapshot():
         made, found = timezone.now(), tables.sequences()
         written = [tables.write(name, columns, rows) for name, columns in tables.tables().items()]
@@ -65,7 +67,8 @@ def back_up(target: Path, say: Say) -> None:
         "sequences": found,
     }
     written_aside = before.with_suffix(".partial")
-    written_aside.write_text(json.dumps(manifest, indent=1))
+    with open_private(written_aside) as file:
+        file.write(json.dumps(manifest, indent=1).encode())
     written_aside.rename(before)
     for each in rows.parent.iterdir():
         if each != rows:

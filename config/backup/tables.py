@@ -14,6 +14,8 @@ from typing import Any
 from django.db import connection, transaction
 from psycopg import sql
 
+from core.private_files import open_private
+
 PIECE = 1 << 20  # bytes
 FAST = 1  # level of gzip: a processor packs as fast as a disk writes
 
@@ -94,7 +96,7 @@ def is_empty() -> bool:
 
 def write(name: str, columns: list[str], directory: Path) -> Table:
     target, digest = directory / f"{name}.copy.gz", hashlib.sha256()
-    with connection.cursor() as cursor, target.open("wb") as raw, gzip.GzipFile("", "wb", FAST, raw, 0) as packed:
+    with connection.cursor() as cursor, open_private(target) as raw, gzip.GzipFile("", "wb", FAST, raw, 0) as packed:
         with cursor.copy(_copy("COPY {table} ({columns}) TO STDOUT", name, columns)) as copy:
             for piece in copy:
                 packed.write(piece)

@@ -1,6 +1,7 @@
 """`/metrics` for Prometheus: how much is going on, and whether anything piles up.
 
-For whoever has the scrape token (`METRICS_TOKEN`), and for staff with a session or a token of scope `admin`. What grows
+For whoever has the scrape token (`METRICS_TOKEN`), and for staff who may see calls of models, with a session or
+a token of scope `admin`. What grows
 without bound is not counted whole: of turns and files it says what the last hour brought, found by the time inside
 their ids. What a process counts of itself is in `core.logs.metrics`.
 """
@@ -26,11 +27,12 @@ from rest_framework.request import Request
 
 from accounts.access.permissions import ScopedView
 from accounts.models import WebhookDelivery
-from chat.models import Turn
+from chat.models import ModelCall, Turn
 from core import background
 from core.errors import ProductError
 from core.ids import id_at
 from core.logs.metrics import may_read
+from core.permissions import has_right
 from files.models import File
 
 VERSION = "1"
@@ -52,8 +54,11 @@ class MetricsView(ScopedView):
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:
-        if not self.person.is_staff:
-            raise ProductError("not_staff", "Only administrators of this workspace see its metrics.", status=403)
+        if not has_right(self.person, "view", ModelCall):
+            sentence = (
+                "Only administrators with the right “chat.view_modelcall” see the metrics. Ask a superuser for it."
+            )
+            raise ProductError("right_missing", sentence, status=403)
         return _told()
 
 

@@ -21,6 +21,7 @@ from accounts.workspace import set_setup
 from config.setup import services
 from config.setup.forms import ConnectForm, FirstPersonaForm, invitation
 from core.errors import ProductError
+from core.net.site import site_origin
 from core.requests import get_or_404
 from llm import model_facts
 from llm.model_facts import in_words
@@ -151,7 +152,7 @@ def invite(request: Request) -> HttpResponse:
     if form.is_bound and form.is_valid():
         person = form.save(commit=False)
         key = people.invite(user=request.user, person=person)
-        link = request.build_absolute_uri(reverse("welcome", args=[person.pk], query={"key": key}))
+        link = site_origin(request) + reverse("welcome", args=[person.pk], query={"key": key})
         try:
             mailed = bool(people.mail_links([(person, link)]))
         except ProductError as error:

@@ -5,7 +5,14 @@ import logging
 import re
 from datetime import UTC, datetime
 
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.http import Http404
+from django.http.multipartparser import MultiPartParserError
+
 from core.logs.context import known
+
+# Django's words for a request that is refused; it logs each with a traceback.
+REFUSALS = (PermissionDenied, SuspiciousOperation, BadRequest, MultiPartParserError, Http404)
 
 # The token of a share, secrets of ours that programs carry, and everything behind the question mark of an address.
 _SECRET = re.compile(
@@ -18,6 +25,15 @@ _SECRET = re.compile(
 def without_secrets(text: str) -> str:
     """An address, or a line that may hold some: an ellipsis stands in the place of each secret."""
     return _SECRET.sub(lambda found: f"{found[found.lastgroup or 0]}…", text)
+
+
+class RefusalFilter(logging.Filter):
+    """Takes the traceback off a line that says that a request was refused: the code did what it should."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and isinstance(record.exc_info[1], REFUSALS):
+            record.exc_info = record.exc_text = None
+        return True
 
 
 class Formatter(logging.Formatter):

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,7 @@ import wordllama
 from core.background import submit
 from core.crypto import LOST, is_lost
 from core.errors import ModelError
+from core.outside import wait_outside
 from files.index.ledger import NOBODY, Payer, Read, written_down
 from files.models import Embedder
 from llm import tokens
@@ -105,6 +107,18 @@ class _Bundled:
                 cls._model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
             return cls._model
 
+    @classmethod
+    @contextmanager
+    def _in_turn(cls) -> Iterator[None]:
+        """Wait for the turn of this caller; without a database connection where others are before it."""
+        if not cls._turn.acquire(blocking=False):
+            with wait_outside():
+                cls._turn.acquire()
+        try:
+            yield
+        finally:
+            cls._turn.release()
+
     def embed(self, texts: Sequence[str], read: Read) -> list[Vector | None]:
         read.add(0, counted(texts))
         # Batches of like length: a short text costs as much as the longest it is padded to.
@@ -112,7 +126,7 @@ class _Bundled:
         vectors: list[Vector | None] = [None] * len(texts)
         for batch in batches(order, texts):
             read_texts = [_small(texts[at][:LONGEST_TEXT]) for at in batch]
-            with self._turn:
+            with self._in_turn():
                 rows = self._loaded().embed(read_texts, batch_size=len(batch))
             for at, vector in zip(batch, rows, strict=True):
                 vectors[at] = _unit(vector)
@@ -173,7 +187,8 @@ class _Remote:
         raise AssertionError("the last attempt returns or raises")
 
     def _ask(self, texts: list[str], read: Read) -> list[Vector | None]:
-        found, said = submit(self._client.embed(self._model, texts)).result()
+        with wait_outside():
+            found, said = submit(self._client.embed(self._model, texts)).result()
         read.add(said, 0 if said else counted(texts))
         try:
             vectors = [np.asarray(each, dtype=np.float32) for each in found]

@@ -25,6 +25,7 @@ from core.background import submit
 from core.crypto import LOST, is_lost
 from core.errors import ModelError
 from core.locks import lock
+from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from files.index.ledger import NOBODY, Payer, written_down
 from files.index.search import Hit, search_many
@@ -135,7 +136,8 @@ def judge(reranker: Reranker, query: str, texts: Sequence[str], payer: Payer = N
     with written_down(reranker, payer, _read(query, given)) as read:
         for attempt in range(HALVINGS + 1):
             try:
-                scores, said, searches = submit(client.scores(reranker.model, query, given)).result()
+                with wait_outside():
+                    scores, said, searches = submit(client.scores(reranker.model, query, given)).result()
                 break
             except ModelError as error:
                 if error.code != "context_too_long" or attempt == HALVINGS:

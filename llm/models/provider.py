@@ -408,7 +408,7 @@ class ToolServer(models.Model):
     api_key = EncryptedTextField("secret", blank=True, default="")
     approval_required = models.BooleanField(
         "ask before each call",
-        default=False,
+        default=True,
         help_text="Each call of its tools waits until the person whose conversation it is allows it. For tools that "
         "change something, send something or cost money.",
     )

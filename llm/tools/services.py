@@ -13,6 +13,7 @@ from core.errors import ProductError
 from core.locks import lock
 from core.net.addresses import HostLists
 from core.net.url_safety import Refused
+from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from llm.models import ToolServer, WebAccess, WebSearch
 from llm.tools.mcp import Listing, as_stored, stored_problems, stored_tools, tools_of
@@ -62,7 +63,9 @@ def use_web_search(*, user: AbstractUser, web_search: WebSearch, active: bool) -
 def try_web_search(*, web_search: WebSearch) -> int:
     """The number of results of a search. Raises `ProductError` with what an administrator can do about it."""
     try:
-        return len(asyncio.run(_service(web_search).search(TRIAL_QUERY)))
+        service = _service(web_search)
+        with wait_outside():
+            return len(asyncio.run(service.search(TRIAL_QUERY)))
     except Refused as refusal:
         raise ProductError("web_search_failed", str(refusal), status=502) from refusal
 
@@ -126,7 +129,8 @@ def try_tool_server(*, tool_server: ToolServer) -> Listing:
     """Ask a server for its tools. Raises `ProductError` with the cause and what an administrator can do about it."""
     server = _server(tool_server)
     try:
-        listing = asyncio.run(tools_of(server))
+        with wait_outside():
+            listing = asyncio.run(tools_of(server))
     except ServerFailed as failure:
         raise ProductError(failure.code, failure.advice, status=502) from failure
     remember_listing(server, listing)

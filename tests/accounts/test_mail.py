@@ -19,6 +19,7 @@ from config import service_urls
 from config.embedded.paths import StartError
 from config.management.commands.doctor import _mail, mail_to
 from core.errors import ProductError
+from core.net.site import site_origin
 from tests.accounts.mail_server import MailServer, mailing
 from tests.accounts.openid_browser import browser
 from tests.conftest import PASSWORD
@@ -189,3 +190,13 @@ def test_what_is_no_url_of_a_mail_server_is_refused() -> None:
     for url in ("http://mail", "mail.example.org", "smtp:///x"):
         with pytest.raises(StartError):
             service_urls.mail(url)
+
+
+def test_the_mailed_link_does_not_lead_to_a_port_that_the_request_has_named(
+    server: MailServer, olga: User, settings: Settings
+) -> None:
+    User.objects.filter(pk=olga.pk).update(email_confirmed=True)
+    settings.ALLOWED_HOSTS = ["testserver"]
+    request = RequestFactory().post(FORGOTTEN, HTTP_HOST="testserver:9999")
+    people.mail_forgotten(email=olga.email, origin=site_origin(request))
+    assert "http://testserver/welcome/" in server.text() and "9999" not in server.text()

@@ -89,3 +89,15 @@ def test_a_call_that_must_be_allowed_interrupts_and_is_decided_by_the_next_run(
     assert told["call"] == interrupt.tool_call_id and said["text"] == "Done."
     assert guarded.lines() == (["one"] if allow else [])
     assert events[-1].outcome.type == "success"
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "code"), [(5_001, 1, "too_many_messages"), (4, 1_000_001, "messages_too_long")]
+)
+def test_a_request_brings_so_many_messages_and_characters_at_most(
+    person: Person, count: int, length: int, code: str
+) -> None:
+    body = run_input(*(user("x" * length) for _ in range(count)))
+    answer = person.caller.http.post("ag-ui/", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (413, code)
+    assert not Message.objects.filter(conversation=body["threadId"]).exists()

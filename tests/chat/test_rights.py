@@ -248,7 +248,7 @@ def test_tools_are_those_that_a_group_may_use_and_what_is_missing_is_said(olga: 
     WebSearch.objects.create(name=uuid4().hex, base_url="http://127.0.0.1:9", active=True)
     for name in ("calendar", "mail"):
         listed = {"tool": "when", "name": f"{name}__when", "description": "", "parameters": {}}
-        ToolServer.objects.create(name=name, base_url="http://127.0.0.1:9/mcp", tools=[listed])
+        ToolServer.objects.create(name=name, base_url="http://127.0.0.1:9/mcp", tools=[listed], approval_required=False)
     persona = Persona.objects.create(owner=olga, name="P", tools=["web_search", "calendar__*", "mail__*"])
 
     def planned() -> tuple[set[str], str]:

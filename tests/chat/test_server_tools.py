@@ -22,7 +22,7 @@ def sums(application: Application, committed: None, tmp_path: Path) -> Iterator[
     program = tmp_path / "sums.py"
     program.write_text(SERVER)
     command = shlex.join([sys.executable, str(program)])
-    row = ToolServer.objects.create(name=f"s{uuid4().hex[:8]}", kind="stdio", command=command)
+    row = ToolServer.objects.create(name=f"s{uuid4().hex[:8]}", kind="stdio", command=command, approval_required=False)
     yield row
     row.delete()
 

@@ -51,7 +51,8 @@ def served(application: Application, committed: None, tmp_path: Path) -> Iterato
         command = said.as_process(tmp_path) if said is not None else ""
         kind = "stdio" if command else "http"
         name = f"o{uuid4().hex[:8]}"
-        rows.append(ToolServer.objects.create(name=name, kind=kind, command=command, base_url=url))
+        address = {"kind": kind, "command": command, "base_url": url}
+        rows.append(ToolServer.objects.create(name=name, approval_required=False, **address))
         return rows[-1]
 
     yield make

@@ -117,3 +117,20 @@ def test_what_does_not_fit_is_refused_with_what_to_do(committed: None, settings:
     made["migrations"].append("chat.9999_of_tomorrow")
     (tmp_path / "backup" / MANIFEST).write_text(json.dumps(made))
     assert "another version of Glasshouse" in refused()
+
+
+def test_a_backup_into_an_open_folder_is_for_its_owner_alone(
+    committed: None, settings: Settings, tmp_path: Path
+) -> None:
+    settings.MEDIA_ROOT = tmp_path / "media"
+    default_storage.save("ab/cd/abcd", ContentFile(b"what was uploaded"))
+    target = tmp_path / "backup"
+    target.mkdir()
+    target.chmod(0o755)
+    for _ in range(2):
+        output = StringIO()
+        call_command("backup", str(target), stdout=output)
+        assert "is open to others of this machine (mode 755)" in output.getvalue()
+        found = list(target.rglob("*"))
+        assert {path.stat().st_mode & 0o777 for path in found if path.is_file()} == {0o600}
+        assert {path.stat().st_mode & 0o777 for path in found if path.is_dir()} == {0o700}

@@ -4,11 +4,14 @@ import io
 import json
 import logging
 import re
+import sys
 from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 from daphne.access import AccessLogGenerator  # type: ignore[import-untyped]
+from django.conf import settings
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.test import Client
 from django.urls import reverse
 from pytest_django.fixtures import Settings
@@ -17,7 +20,7 @@ from config.celery import app as celery_app
 from config.http.server import LimitedServer
 from core.background import Job
 from core.logs.context import knowing, known, learn
-from core.logs.lines import Formatter, JsonFormatter, without_secrets
+from core.logs.lines import Formatter, JsonFormatter, RefusalFilter, without_secrets
 from tests.product import Caller
 
 TOKEN = "akYZ5vXNIMggEX8JDXZR6iKL5Jaw6dabosP2KHk1oGE"  # the same in every process of the tests
@@ -149,3 +152,21 @@ def test_thousands_of_lines_as_json_hold_no_secret_text_or_search(written: io.St
     first = lines[0]
     assert (first["logger"], first["request_id"], first["path"], first["seconds"]) == ("access", "id-0", "/s/…/", 0.25)
     assert "ValueError: gh_…" in lines[-1]["error"]
+
+
+@pytest.mark.parametrize("error", [PermissionDenied(), SuspiciousOperation("a host"), BadRequest("odd")])
+def test_a_refused_request_is_one_line_and_a_failed_one_has_its_traceback(error: Exception) -> None:
+    def line(cause: Exception) -> str:
+        try:
+            raise cause
+        except Exception:
+            record = logging.LogRecord("django.request", 30, "", 0, "Refused: /admin/", (), sys.exc_info())
+        assert RefusalFilter().filter(record)
+        return Formatter("%(message)s").format(record)
+
+    assert line(error) == "Refused: /admin/"
+    assert "Traceback" in line(RuntimeError("ours"))
+
+
+def test_the_log_of_the_product_leaves_tracebacks_of_refusals_out() -> None:
+    assert settings.LOGGING["handlers"]["console"]["filters"] == ["refusals"]

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from django.contrib.auth.models import Permission
 from django.test import Client
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
@@ -139,3 +140,13 @@ def test_an_answer_is_counted_by_model_and_a_refusal_by_its_code(application: Ap
     moved = [counted(name) - earlier for name, earlier in zip(names, before, strict=True)]
     assert moved[0] == 1 and moved[3] >= 1 and moved[4] == 1 and moved[1] >= 1 and moved[2] >= 1
     assert counted('glasshouse_tokens_total{kind="output",model="scripted"}') > 0
+
+
+@pytest.mark.django_db
+def test_being_staff_without_the_right_does_not_open_it(client: Client) -> None:
+    staff = User.objects.create_user("staff-alone", is_staff=True)
+    client.force_login(staff)
+    answer = client.get("/metrics")
+    assert answer.status_code == 403 and answer.json()["code"] == "right_missing"
+    staff.user_permissions.add(Permission.objects.get(codename="view_modelcall"))
+    assert client.get("/metrics").status_code == 200

@@ -36,7 +36,7 @@ from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right
 from core.requests import get_or_404
 from files.services import require_room, take_room
-from files.storage import unavailable
+from files.storage import unavailable, waiting
 
 STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
@@ -60,29 +60,42 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
         raise ProductError("file_too_large", detail, status=413)
     pk, size = uuid7(), content.size or 0
     require_room(user, size)
-    with _stored():
-        default_storage.exists(f"{PLACE}/{pk}")  # tells soon where it does not answer, and before anybody waits
-    with transaction.atomic():
-        _require_turn(user)
-        with _stored():
-            blob = default_storage.save(f"{PLACE}/{pk}", content)
-        take_room(user, size)
-        job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob, size=size)
-        record(user=user, action="conversation.imported", row=job, changes={"bytes": size})
-        transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
+    _require_none_live(user)
+    with _storing():
+        default_storage.exists(f"{PLACE}/{pk}")  # tells soon where it does not answer
+        blob = default_storage.save(f"{PLACE}/{pk}", content)
+    try:
+        return _create(user, pk, name, blob, size)
+    except ProductError:
+        _delete_upload(blob)
+        raise
+
+
+@transaction.atomic
+def _create(user: User, pk: UUID, name: str, blob: str, size: int) -> Import:
+    _require_turn(user)
+    take_room(user, size)
+    job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob, size=size)
+    record(user=user, action="conversation.imported", row=job, changes={"bytes": size})
+    transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
     return job
 
 
 @contextmanager
-def _stored() -> Iterator[None]:
+def _storing() -> Iterator[None]:
     try:
-        yield
+        with waiting():
+            yield
     except OSError as error:
         raise unavailable(error) from error
 
 
 def _require_turn(owner: User) -> None:
     User.objects.select_for_update(no_key=True).get(pk=owner.pk)  # two at once come one after the other
+    _require_none_live(owner)
+
+
+def _require_none_live(owner: User) -> None:
     if Import.objects.visible_to(owner).live().exists():
         detail = "An import is under way. Wait until it is done."
         raise ProductError("import_running", detail, status=429, retry_after=30)
@@ -124,7 +137,16 @@ def remove_import(*, user: User, job: Import) -> None:
         require_free(found)
         found.delete()
         if found.blob:
-            transaction.on_commit(partial(default_storage.delete, found.blob))
+            transaction.on_commit(partial(_delete_upload, str(found.blob)))
+
+
+def _delete_upload(blob: str) -> None:
+    """Delete the bytes; where the storage is away, `sweep` does it later."""
+    try:
+        with _storing():
+            default_storage.delete(blob)
+    except ProductError as error:
+        logger.warning("an upload is deleted later: %s", error.code)
 
 
 def _require_owner(user: User, job: Import, right: Action) -> None:

@@ -20,3 +20,6 @@ class Command(BaseCommand):
             back_up(options["path"], self.stdout.write)
         except Refused as error:
             raise CommandError(str(error)) from error
+        except PermissionError as error:
+            sentence = f"{error.filename} cannot be written, or not be closed to others: {error.strerror}."
+            raise CommandError(f"{sentence} Run the command as its owner, or name another directory.") from error

@@ -1,0 +1,109 @@
+"""What the requests of one process share of a provider: documents that were read, and that it did not answer."""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from core.outside import wait_outside
+
+MOST_DOCUMENTS = 100  # a provider has two; of more the oldest are forgotten
+
+
+class WaitTooLong(Exception):
+    """Another request has been reading the document for too long."""
+
+
+class DocumentKey(NamedTuple):
+    """The issuer belongs to it: which addresses may be read depends on that."""
+
+    issuer: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    content: dict[str, Any]
+    read_at: float  # on the monotonic clock
+
+
+class SharedDocuments:
+    """Documents by issuer and address. Each is read once for all requests that want it at the same time."""
+
+    def __init__(self, *, kept_seconds: float, waiting_seconds: float) -> None:
+        self._kept_seconds, self._waiting_seconds = kept_seconds, waiting_seconds
+        self._lock = threading.Lock()
+        self._stored: dict[DocumentKey, StoredDocument] = {}
+        self._readings: dict[DocumentKey, Future[dict[str, Any]]] = {}
+
+    def get(
+        self, issuer: str, address: str, read: Callable[[], dict[str, Any]], *, fresh: bool = False
+    ) -> dict[str, Any]:
+        """Return the stored document, or what `read` returns; another request's reading serves as well.
+
+        `fresh`: not a stored one. Raises what `read` raises, and `WaitTooLong`.
+        """
+        key = DocumentKey(issuer, address)
+        with self._lock:
+            stored = self._stored.get(key)
+            if stored is not None and not fresh and time.monotonic() - stored.read_at < self._kept_seconds:
+                return dict(stored.content)
+            running = self._readings.get(key)
+            reading = self._readings[key] = running or Future()
+        return self._own(key, reading, read) if running is None else self._others(running)
+
+    def forget(self, issuer: str) -> None:
+        """Have the issuer's documents read anew."""
+        with self._lock:
+            self._stored = {key: stored for key, stored in self._stored.items() if key.issuer != issuer}
+
+    def _others(self, reading: "Future[dict[str, Any]]") -> dict[str, Any]:
+        try:
+            with wait_outside():
+                return dict(reading.result(self._waiting_seconds))
+        except TimeoutError as error:
+            raise WaitTooLong from error
+
+    def _own(
+        self, key: DocumentKey, reading: "Future[dict[str, Any]]", read: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        try:
+            content = read()
+        except BaseException as error:
+            with self._lock:
+                del self._readings[key]
+            reading.set_exception(error)
+            raise
+        with self._lock:
+            del self._readings[key]
+            self._stored.pop(key, None)  # so that it stands last
+            self._stored[key] = StoredDocument(content, time.monotonic())
+            while len(self._stored) > MOST_DOCUMENTS:
+                del self._stored[next(iter(self._stored))]
+        reading.set_result(content)
+        return dict(content)
+
+
+class Outages:
+    """Issuers that did not answer in time, each for some seconds. There are as many as providers were set up."""
+
+    def __init__(self, *, seconds: float) -> None:
+        self._seconds = seconds
+        self._ends: dict[str, float] = {}
+
+    def begin(self, issuer: str) -> None:
+        self._ends[issuer] = time.monotonic() + self._seconds
+
+    def end(self, issuer: str) -> None:
+        self._ends.pop(issuer, None)
+
+    def seconds_left(self, issuer: str) -> int:
+        """Return in how many seconds the issuer is asked again; 0 where it may be asked now."""
+        left = self._ends.get(issuer, 0.0) - time.monotonic()
+        if left > 0:
+            return math.ceil(left)
+        self._ends.pop(issuer, None)
+        return 0

@@ -1,0 +1,30 @@
+"""The address of this site in links that leave it, in mails and webhooks.
+
+A link in a mail carries a key to an account. Whoever asks for the mail sends the Host header, so the header alone must
+not say where the link leads: `ALLOWED_HOSTS` names hosts, and no ports.
+"""
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.request import split_domain_port
+
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+
+
+def site_origin(request: HttpRequest) -> str:
+    """Return `SITE_URL`; without one, scheme and host of the request, with a port only where it is known to be ours.
+
+    A port is known where it stands in `CSRF_TRUSTED_ORIGINS`, or is the one that this process listens at while no proxy
+    is in front. Any other port is left out.
+    """
+    if settings.SITE_URL:
+        return str(settings.SITE_URL)
+    host = request.get_host()
+    domain, port = split_domain_port(host)
+    scheme = request.scheme or "http"
+    known = f"{scheme}://{host}" in settings.CSRF_TRUSTED_ORIGINS or (
+        not settings.TRUSTED_PROXIES and port == request.META.get("SERVER_PORT")
+    )
+    if port and known and port != _DEFAULT_PORTS.get(scheme):
+        return f"{scheme}://{host}"
+    return f"{scheme}://{domain}"

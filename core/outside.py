@@ -1,0 +1,41 @@
+"""Waits for something outside of this process: another server, a child process, a slot.
+
+A web process has a pool of 24 connections to the database. A thread that waits and holds one of them takes it from
+everybody else, so a handful of slow answers from outside would stop all pages. Each such wait stands in a
+`wait_outside` block, which gives the connection back first.
+
+A transaction cannot give its connection back. The admin's forms and API calls with an `Idempotency-Key` run in one, and
+some of them ask a server. Only a few of those may wait at a time, so the other connections stay free.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connection
+
+from core.errors import ProductError
+
+IN_TRANSACTION = 8  # waits of one process at a time that hold a connection, a third of the pool
+BUSY_SECONDS = 5
+_places = threading.BoundedSemaphore(IN_TRANSACTION)
+
+
+@contextmanager
+def wait_outside() -> Iterator[None]:
+    """Give this thread's database connection back to the pool, then run the block, which waits.
+
+    The next query takes a connection again, so the block itself makes none. Within a transaction the connection stays;
+    raises `busy` (503) where too many such waits are under way.
+    """
+    if not connection.in_atomic_block:
+        connection.close()
+        yield
+        return
+    if not _places.acquire(blocking=False):
+        sentence = "Too many requests wait for other servers at the moment. Try again in a few seconds."
+        raise ProductError("busy", sentence, status=503, retry_after=BUSY_SECONDS)
+    try:
+        yield
+    finally:
+        _places.release()

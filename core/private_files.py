@@ -1,0 +1,59 @@
+"""Files that the product writes outside of its data directory, such as backups: for their owner alone.
+
+They hold passwords' hashes and messages, and the folder is often one that others of the machine may enter. So the modes
+depend neither on the umask nor on what was there before.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
+OTHERS = 0o077  # what group and others may do
+
+
+def open_private(path: Path) -> IO[bytes]:
+    """Open a file for writing, anew or in place of an earlier one, that only its owner may read."""
+    with suppress(FileNotFoundError):
+        path.unlink()  # who has an earlier one open must not read what is written now
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    try:
+        os.fchmod(handle, FILE_MODE)  # the umask may have taken the owner's own rights away
+        return open(handle, "wb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def make_private(directory: Path, *, below: Path) -> None:
+    """Make the directory and its parents below `below`, or take others' rights to them away."""
+    parents = [directory, *directory.parents]
+    for each in reversed(parents[: parents.index(below)]):
+        each.mkdir(DIRECTORY_MODE, exist_ok=True)
+        if each.stat().st_mode & 0o777 != DIRECTORY_MODE:
+            each.chmod(DIRECTORY_MODE)
+
+
+def close_file(path: Path) -> None:
+    """Take the rights of others to a file of ours away, which an earlier version may have given."""
+    if path.stat().st_mode & OTHERS:
+        path.chmod(FILE_MODE)
+
+
+def make_target(directory: Path) -> str:
+    """Make the directory that somebody has named; return a warning where it was there and is open to others.
+
+    Its mode stays then: other things may be in it, for other people.
+    """
+    if not directory.exists():
+        directory.mkdir(DIRECTORY_MODE, parents=True)
+        directory.chmod(DIRECTORY_MODE)
+        return ""
+    mode = directory.stat().st_mode & 0o777
+    if not mode & OTHERS:
+        return ""
+    return (
+        f"{directory} was there and is open to others of this machine (mode {mode:o}). What is written into it is for "
+        f"its owner alone; run chmod 700 {directory} unless others need the folder."
+    )

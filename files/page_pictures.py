@@ -1,0 +1,123 @@
+"""Pages of PDFs as pictures, each drawn in a process of its own.
+
+1. A page that failed lately is refused at once (`files.undrawn`).
+2. The requests of one person are drawn one after the other. A passage may stand on two pages, whose pictures a browser
+   asks for at once, so a few of them wait; the next is refused with 429.
+3. A process draws two pages at a time, whoever asks.
+
+Nobody who waits here holds a connection to the database.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from django.http import HttpResponse
+
+from accounts.models import User
+from core.errors import ProductError
+from core.outside import wait_outside
+from files import storage
+from files.extraction import process
+from files.extraction.outside.places import Place
+from files.extraction.readers.result import ExtractionError
+from files.ingest import LOST
+from files.models import File
+from files.pages import Reading
+from files.undrawn import failure_of, remember_failure
+
+DRAWN_AT_ONCE = 2  # pages, by one process
+WAITING_OF_PERSON = 2  # requests, beside the one that is being drawn
+PATIENCE = 20.0  # seconds that a request waits for its turn
+SOON = 5  # seconds after which a refused request may be sent again
+LONGEST_MARKED = 10_000  # characters of a passage that are looked for on a page
+KEPT = 600  # seconds that a browser keeps the picture of a page
+LOCKED = "It is protected with a password, which was not kept, so its pages cannot be drawn. Read its text instead."
+UNDRAWN = "This page cannot be drawn: it is damaged, or too much is on it. Read its text, or download the original."
+BUSY = "Too many pages are being drawn at the moment. Try again in a few seconds."
+ONE_AT_A_TIME = "Your pages are drawn one at a time, and several wait already. Try again in a few seconds."
+
+
+def picture(user: User, file: File, page: int, passage: tuple[int, int] | None = None) -> HttpResponse:
+    """Return a page of a PDF as JPEG, with the characters [start, end) of the file's text marked on it.
+
+    Pages count from 1. Nothing is marked where the passage is not found on the page. The caller has checked that the
+    user may see the file. Raises `no_pictures` (409) for what has no such pages, `no_such_page` (404), `not_drawn`
+    (422) for a page that cannot be drawn, `too_many_pictures` (429), `busy` (503), `file_lost` (404).
+    """
+    if not file.pictured:
+        sentence = "Only pages of PDFs are shown as pictures. Read its text, or download the original."
+        raise ProductError("no_pictures", sentence, status=409)
+    reading = Reading(file)
+    marked, before = reading.on_page(page, *(passage or (0, 0)))
+    places = reading.places(page, before, marked)
+    with wait_outside(), _turns.turn(user.pk):
+        code = failure_of(file.pk, page)
+        if code is not None:
+            raise _not_drawn(code)
+        drawn = _drawn(file, page, "" if places else marked[:LONGEST_MARKED], before, places)
+    response = HttpResponse(drawn, content_type="image/jpeg")
+    response["Cache-Control"] = f"private, max-age={KEPT}"
+    return response
+
+
+def _drawn(file: File, page: int, marked: str, before: str, places: list[Place]) -> bytes:
+    if not _drawing.acquire(timeout=PATIENCE):
+        raise ProductError("busy", BUSY, status=503, retry_after=SOON)
+    try:
+        with storage.local_path(file, shown=file.converted) as path:
+            return process.shown_page(path, page - 1, marked, sum(map(str.isalnum, before)), places)
+    except ExtractionError as error:
+        remember_failure(file.pk, page, error.code)
+        raise _not_drawn(error.code) from error
+    except FileNotFoundError as error:
+        raise ProductError("file_lost", LOST, status=404) from error
+    except storage.Unavailable as error:
+        raise storage.unavailable(error) from error
+    finally:
+        _drawing.release()
+
+
+def _not_drawn(code: str) -> ProductError:
+    return ProductError("not_drawn", LOCKED if code == "encrypted" else UNDRAWN, status=422)
+
+
+class PersonalTurns:
+    """Lets each person do one thing at a time in this process; a few more wait for it, others are refused."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._busy: set[UUID] = set()
+        self._waiting: Counter[UUID] = Counter()
+
+    @contextmanager
+    def turn(self, person: UUID) -> Iterator[None]:
+        """Run the block when it is the person's turn. Raises `too_many_pictures` (429)."""
+        with self._changed:
+            self._take(person)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy.discard(person)
+                self._changed.notify_all()
+
+    def _take(self, person: UUID) -> None:
+        refusal = ProductError("too_many_pictures", ONE_AT_A_TIME, status=429, retry_after=SOON)
+        if person in self._busy:
+            if self._waiting[person] >= WAITING_OF_PERSON:
+                raise refusal
+            self._waiting[person] += 1
+            try:
+                free = self._changed.wait_for(lambda: person not in self._busy, PATIENCE)
+            finally:
+                self._waiting -= Counter([person])  # also drops the person where nobody waits
+            if not free:
+                raise refusal
+        self._busy.add(person)
+
+
+_drawing = threading.BoundedSemaphore(DRAWN_AT_ONCE)
+_turns = PersonalTurns()
