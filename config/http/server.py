@@ -247,7 +247,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         self._held = self._expected = False
         self._read_on: asyncio.Future[None] | None = None  # there while the client is to read first
         self._unread: Any = None
-        if isinstance(self.transport, tcp.Server) and self.transport.addressFamily != socket.AF_UNIX:
+        if isinstance(self.transport, tcp.Server) and self.transport.getHandle().family != socket.AF_UNIX:
             self.transport.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
         super().connectionMade()
 
