@@ -7,7 +7,7 @@ that opens many connections could fill the memory of the process.
 from collections import Counter
 from typing import NamedTuple, Protocol
 
-# One page has at most 6 MB of HTML, nearly always below 100 kB, and clients say that they read compressed pages. So a
+# A page has about 4 MB of HTML at most, nearly always below 100 kB, and browsers ask for compressed pages. So a
 # household or an office that reads slowly stays far below the first; the second is what a process can spare besides
 # its own 350 MB.
 MOST_OF_ADDRESS = 32_000_000  # bytes

@@ -109,7 +109,7 @@ def test_reasoning_and_results_of_an_answer_are_cut_off_where_they_are_too_long(
         {"type": "tool_result", "id": "1", "text": "t" * 5_000_000, "error": False},
         {"type": "text", "text": "The end."},
     ]
-    Message.objects.filter(pk=str(place.leaf_id)).update(parts=parts)
+    Message.objects.filter(conversation=place, depth=2 * PAIRS - 1).update(parts=parts)
     html = page(browser, f"/c/{place.pk}/")
     assert f">{'t' * 10}…</pre>" in html and "The end." in html
 

@@ -19,6 +19,7 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from config.backup.services import MANIFEST, STATE
+from scripts.services import migrated_database
 from tests.chat.conversations import past
 from tests.conftest import Person
 from tests.product import ROOT, database_url
@@ -52,7 +53,7 @@ def migrated(committed: None) -> Iterator[str]:
     """The URL of a database of its own, as migrations leave it."""
     with connection._nodb_cursor() as server:
         server.execute("DROP DATABASE IF EXISTS restored")
-        server.execute("CREATE DATABASE restored TEMPLATE migrated")
+        server.execute(f'CREATE DATABASE restored TEMPLATE "{migrated_database()}"')
         yield database_url({**connection.settings_dict, "NAME": "restored"})
         server.execute("DROP DATABASE restored WITH (FORCE)")
 
