@@ -169,4 +169,5 @@ def test_a_refused_request_is_one_line_and_a_failed_one_has_its_traceback(error:
 
 
 def test_the_log_of_the_product_leaves_tracebacks_of_refusals_out() -> None:
-    assert settings.LOGGING["handlers"]["console"]["filters"] == ["refusals"]
+    logging_settings: Any = settings.LOGGING
+    assert logging_settings["handlers"]["console"]["filters"] == ["refusals"]

@@ -212,7 +212,7 @@ def test_a_persons_uploads_at_once_are_counted(product: Product, person: Person)
 
 def test_what_was_read_with_the_first_piece_waits_for_the_look_up_too(product: Product, person: Person) -> None:
     """A chunked body over what a stranger may send, of a program that is known."""
-    body = json.dumps({"title": "Chunked", "more": "x" * 400_000}).encode()
+    body = b'{"title": "Chunked"' + b" " * 400_000 + b"}"
 
     def pieces() -> Iterator[bytes]:
         for start in range(0, len(body), 5_000):
