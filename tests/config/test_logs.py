@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
