@@ -1,7 +1,6 @@
 """Requests on the event loop."""
 
 import asyncio
-import sys
 from collections.abc import Callable
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -15,7 +14,9 @@ from core.logs.context import knowing
 class Handler(ASGIHandler):
     """Django's, in which every view answers and every request comes to its end."""
 
-    chunk_size = sys.maxsize  # a body is handed over whole: the server writes it in pieces, and knows how much waits
+    # Bytes that are handed to the server at once. The largest pages are smaller, so the server has all of a page, writes
+    # it in pieces and knows how much waits. Django reads files in pieces of this size, too.
+    chunk_size = 16_000_000
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Also when it is cancelled: Django takes that as if the client were gone.
