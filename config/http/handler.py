@@ -14,7 +14,7 @@ from core.logs.context import knowing
 class Handler(ASGIHandler):
     """Django's, in which every view answers and every request comes to its end."""
 
-    # Bytes that are handed to the server at once. The largest pages are smaller, so the server has all of a page, writes
+    # Bytes that are handed to the server at once. The largest pages are smaller: the server has all of a page, writes
     # it in pieces and knows how much waits. Django reads files in pieces of this size, too.
     chunk_size = 16_000_000
 
