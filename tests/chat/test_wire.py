@@ -122,6 +122,11 @@ def test_what_the_socket_carries_is_as_the_document_says(
         socket.until("RUN_ERROR")
         raw.send("subscribe", id=6, turn=turn["id"], after_seq=-1)
         socket.until("ERROR")
+        name = product.model.set_script(uuid4().hex, {"text": "It is the moment.</think>\n\nYes."})
+        untagged = Model.objects.create(provider=scripted_model_row.provider, name=name)
+        late = caller.ask("Now?", None, caller.conversation(), models=[str(untagged.pk)])
+        socket.send("subscribe", id=10, turn=late["id"])
+        socket.until("RUN_FINISHED")
         place = caller.conversation()
         socket.send("send", id=7, conversation=place, text="Hello", key="k")
         socket.until("ACK")
@@ -210,9 +215,11 @@ def test_a_program_opens_the_socket_with_its_token_and_without_an_origin(product
 @product_test
 def test_a_token_that_may_not_chat_or_is_unknown_is_not_signed_in(product: Product, person: Person) -> None:
     _, files = create_token(user=person.user, name="files", scopes=["files"])
-    for token in (files, "gh_nothing", ""):
+    for token in (files, "gh_nothing"):
         with open_socket(product, bearer(token)) as socket:
             assert socket.close_code() == 4401
+    with pytest.raises(Exception, match="403"), open_socket(product, bearer("")):  # as of a page without an origin
+        pass
 
 
 @product_test
