@@ -27,8 +27,8 @@ from accounts.access.second_factor import FACTORS, is_required
 from accounts.models import ApiToken, Session, User
 from accounts.models.workspace import workspace_at
 from audit.origin import with_token
-from core.bearer import bearer_token
 from core.logs.context import learn
+from core.net.bearer import bearer_token
 
 LAST_USED_GRAIN = timedelta(minutes=1)  # one write a minute at most, not one a request
 SOCKET_SCOPE = "chat"

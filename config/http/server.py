@@ -42,10 +42,10 @@ from accounts.access.login_throttle import client_address
 from config.http import problems
 from config.http.middleware import WATCHED
 from config.http.unread import PATIENCE, UnreadBytes
-from core.bearer import bearer_token
 from core.errors import ProductError
 from core.logs.context import knowing
 from core.logs.lines import without_secrets
+from core.net.bearer import bearer_token
 
 logger = logging.getLogger(__name__)
 access = logging.getLogger("access")

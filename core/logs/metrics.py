@@ -18,7 +18,7 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_creat
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from core.bearer import bearer_token
+from core.net.bearer import bearer_token
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

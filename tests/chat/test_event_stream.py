@@ -20,7 +20,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from chat.conversations.services import create_conversation
-from chat.models import Turn
+from chat.models import Conversation, Turn
 from chat.realtime.event_stream import events_of, text_of
 from chat.realtime.events import Event, EventType, Written, written
 from chat.realtime.turn_stream import BATCH, _reader, append, news
@@ -347,7 +347,7 @@ def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
 ) -> None:
     """However long that lasts; meanwhile its row gets what it says."""
     monkeypatch.setattr(runner, "SOON", 0.01)
-    there, port, turn = settings.STREAMS_URL, free_port(), Turn()
+    there, port, turn = settings.STREAMS_URL, free_port(), Turn(conversation=Conversation())
     settings.STREAMS_URL = f"redis://127.0.0.1:{port}/0"
 
     async def work() -> list[int]:
