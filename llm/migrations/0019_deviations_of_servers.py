@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='model',
             name='untagged_reasoning',
-            field=models.BooleanField(db_default=False, default=False, help_text='Its text begins with reasoning, which ends at </think>.', verbose_name='reasons without an opening tag'),
+            field=models.BooleanField(db_default=False, default=False, help_text='Its text begins with reasoning that only a closing tag ends.', verbose_name='reasons without an opening tag'),
         ),
         migrations.AddField(
             model_name='model',
@@ -33,6 +33,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='model',
             name='written_calls',
-            field=models.BooleanField(db_default=False, default=False, help_text='Calls in its text are run, such as <tool_call>…</tool_call>. “Test connection” finds this out.', verbose_name='writes tool calls as text'),
+            field=models.BooleanField(db_default=False, default=False, help_text='Tool calls that it writes into its text are run. “Test connection” finds this out.', verbose_name='writes tool calls as text'),
         ),
     ]

@@ -200,7 +200,7 @@ class Model(models.Model):
         "writes tool calls as text",
         default=False,
         db_default=False,
-        help_text="Calls in its text are run, such as <tool_call>…</tool_call>. “Test connection” finds this out.",
+        help_text="Tool calls that it writes into its text are run. “Test connection” finds this out.",
     )
     whole_answers = models.BooleanField(
         "answers only whole",
@@ -212,7 +212,7 @@ class Model(models.Model):
         "reasons without an opening tag",
         default=False,
         db_default=False,
-        help_text="Its text begins with reasoning, which ends at </think>.",
+        help_text="Its text begins with reasoning that only a closing tag ends.",
     )
     own_effort = models.CharField(
         "effort for titles and summaries",
