@@ -1,14 +1,27 @@
 """A person talks with a model in a browser."""
 
 import re
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from chat.realtime import turn_stream
-from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, answer, ask, expect_complete, field, ready, status
-from tests.product import until
+from llm.models import Model
+from tests.e2e.conftest import (
+    MARKDOWN,
+    WORDS,
+    OpenBrowser,
+    answer,
+    ask,
+    choose_models,
+    expect_complete,
+    field,
+    in_thread,
+    ready,
+    status,
+)
+from tests.product import Product, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
@@ -190,8 +203,16 @@ def test_reasoning_is_folded_away(page: Page) -> None:
     expect(thinking.get_by_text("First this, then that.")).to_be_visible()
 
 
-def test_text_that_was_reasoning_is_folded_away_while_the_answer_is_written(page: Page) -> None:
-    ask(page, "Think", text=f"First **this**.\n</think>\n\n{WORDS}", interval=0.05)
+def test_text_that_was_reasoning_is_folded_away_while_the_answer_is_written(page: Page, product: Product) -> None:
+    """By a model of its own: its row learns that its reasoning has no opening tag."""
+    script = {"text": f"First **this**.\n</think>\n\n{WORDS}", "interval": 0.05}
+    name = product.model.set_script(uuid4().hex, script)
+    in_thread(lambda: Model.objects.get(name="scripted").provider.models.create(name=name, context_window=8192))
+    page.reload()
+    ready(page)
+    choose_models(page, name)
+    page.keyboard.press("Escape")
+    ask(page, "Think")
     expect(answer(page).locator(".thinking [data-text]")).to_have_text("First **this**.")
     expect(answer(page).locator(".prose")).to_contain_text("word3")
     expect(answer(page)).to_have_attribute("data-status", "pending")
