@@ -65,6 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         group = group_of(item)
         if group is None:
             continue
+        item.add_marker(group)  # for -m, where only the fixture `product` says so
         if workers > 1:
             # The scheduler reads the group behind the last "@". xdist 3.8 writes it where pytest 9.2 no longer looks.
             item._id = NodeId.parse(f"{item.nodeid}@{group}")
