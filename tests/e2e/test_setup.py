@@ -59,7 +59,7 @@ def test_a_workspace_is_set_up(administrator: Screen, product: Product) -> None:
     assert violations(page) == []
     page.get_by_label("Address").fill(product.model.openai_url)
     page.get_by_label("API key").fill("a-key")
-    screen.press(page.get_by_role("button", name="Connect and screen for models"))
+    screen.press(page.get_by_role("button", name="Connect and look for models"))
 
     host = urlsplit(product.model.url).netloc
     expect(page.get_by_role("heading", level=2)).to_have_text(f"Which models of {host}?")
