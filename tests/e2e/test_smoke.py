@@ -33,6 +33,7 @@ def test_an_admin_saves_a_system_prompt_that_the_next_answer_gets(
     text = f"Be brief. {uuid4().hex}"
     page.goto(f"{product.url}/admin/personas/systemprompt/add/")
     page.get_by_label("Text").fill(text)
+    page.get_by_label("Note").fill(text)
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("row").filter(has_text=text)).to_be_visible()
     page.goto(product.url)
