@@ -55,7 +55,7 @@ class User(AbstractUser):
         DARK = "dark", _("Dark")
 
     class ZoneSource(models.TextChoices):
-        """Where a person's time zone comes from."""
+        """The source of a person's time zone."""
 
         WORKSPACE = "", _("The workspace's")
         BROWSER = "browser", _("The browser's, at the first sign-in")

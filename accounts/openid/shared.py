@@ -1,4 +1,4 @@
-"""What the requests of one process share of a provider: documents that were read, and that it did not answer."""
+"""State of a provider that the requests of one process share: its documents, and that it did not answer."""
 
 import math
 import threading

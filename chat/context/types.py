@@ -136,7 +136,7 @@ class ContextMessage:
 
     @property
     def surplus_images(self) -> tuple[ImageRef, ...]:
-        """Those that are only named, because the model takes fewer."""
+        """Return the images that are only named, because the model takes fewer."""
         return tuple(image for image in self.images if image.reason == "too_many_images")
 
     @property
