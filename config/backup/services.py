@@ -28,6 +28,8 @@ from config.backup import objects, tables
 from config.backup.tables import Later, Table
 from config.http.health import missing_migrations
 from core.private_files import make_private, make_target, open_private
+from files.index.indexing import create_vector_index
+from files.models import Embedder
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -116,6 +118,9 @@ def _make_the_rest(kept: list[Table], say: Say) -> None:
             with transaction.atomic():
                 tables.make(each)
                 _note(f"made {each.name}")
+    # `reembed` makes these, not a migration, so an empty database has only that of the bundled embedder.
+    for dimensions in Embedder.objects.order_by("dimensions").values_list("dimensions", flat=True).distinct():
+        create_vector_index(dimensions)
     say(f"That took {(time.monotonic() - begun) / 60:,.1f} minutes.")
 
 

@@ -19,6 +19,8 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from config.backup.services import MANIFEST, STATE
+from files.index.indexing import create_vector_index
+from files.models import Embedder
 from scripts.services import migrated_database
 from tests.chat.conversations import past
 from tests.conftest import Person
@@ -49,6 +51,17 @@ def rows_of(path: Path) -> dict[str, list[bytes]]:
 
 
 @pytest.fixture
+def vector_index(committed: None) -> Iterator[None]:
+    """An embedder whose vectors have a size of their own, with the index that `reembed` makes for it."""
+    embedder = Embedder.objects.create(name="Small", kind=Embedder.Kind.OPENAI, model="small", dimensions=48)
+    create_vector_index(embedder.dimensions)
+    yield
+    embedder.delete()
+    with connection.cursor() as cursor:
+        cursor.execute("DROP INDEX chunk_embedding_48")
+
+
+@pytest.fixture
 def migrated(committed: None) -> Iterator[str]:
     """The URL of a database of its own, as migrations leave it."""
     with connection._nodb_cursor() as server:
@@ -59,7 +72,7 @@ def migrated(committed: None) -> Iterator[str]:
 
 
 def test_a_restore_goes_on_where_it_was_broken_off_and_brings_everything_back(
-    person: Person, settings: Settings, tmp_path: Path, migrated: str
+    person: Person, settings: Settings, tmp_path: Path, migrated: str, vector_index: None
 ) -> None:
     settings.MEDIA_ROOT = tmp_path / "before"
     past(person.user, 2)

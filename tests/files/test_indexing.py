@@ -25,9 +25,11 @@ SENTENCES = [
 
 @pytest.fixture
 def kept(committed: None) -> Iterator[None]:
-    """Committed rows, and the embedders as they were afterwards."""
+    """Committed rows. The embedders and indexes are as before afterwards."""
     before = active_embedder()
     yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP INDEX IF EXISTS chunk_embedding_32")
     Embedder.objects.exclude(pk=before.pk).delete()
     Embedder.objects.filter(pk=before.pk).update(active=True)
 
