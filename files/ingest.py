@@ -3,13 +3,13 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Min, QuerySet
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils.module_loading import import_string
@@ -31,6 +31,8 @@ from llm.models import Model
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
 MAX_READS = 2
+# One file may have bytes that cannot be opened. When three cannot, the storage is away, and no other file is tried.
+MAX_PUT_BACK = 3
 MAX_INDEXINGS = 10
 RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/context.md, “The room”
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
@@ -52,15 +54,18 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
     """
     if not _slots.acquire(blocking=False):
         return
+    put_back: list[UUID] = []
     try:
         wanted: UUID | None = file_id
-        while wanted:
+        while wanted and len(put_back) < MAX_PUT_BACK:
             file = _claim(wanted)
-            if file and _read(file):
-                yield file.pk
-            wanted = _next_waiting()
-    except AWAY as error:  # the others would fare no better
-        logger.warning("files wait to be read: %s", error)
+            try:
+                if file and _read(file):
+                    yield file.pk
+            except AWAY as error:
+                logger.warning("file %s waits to be read: %s", wanted, error)
+                put_back.append(wanted)
+            wanted = _next_waiting(put_back)
     finally:
         _slots.release()
 
@@ -111,13 +116,17 @@ def _claim(file_id: UUID) -> File | None:
     return File.objects.filter(pk=file_id).first() if claimed else None
 
 
-def _next_waiting() -> UUID | None:
-    """The oldest file of whoever has the fewest being read: many uploads of one do not hold up another's."""
+def _next_waiting(put_back: Sequence[UUID]) -> UUID | None:
+    """Return the file to read next, besides those that were `put_back`: the one that has waited longest, of the person
+    with the fewest files being read.
+
+    Many uploads of one person do not hold up those of another. A file that is put back waits behind all others.
+    """
     busy = Counter(_at(File.Status.PROCESSING).values_list("owner", flat=True))
-    waiting = _at(File.Status.UPLOADED)
-    owners = waiting.order_by("owner").values_list("owner", flat=True).distinct()
+    waiting = _at(File.Status.UPLOADED).exclude(pk__in=put_back)
+    owners = waiting.values_list("owner", flat=True).annotate(since=Min("heartbeat")).order_by("since")
     owner = min(owners, key=lambda owner: busy[owner], default=None)
-    return waiting.filter(owner=owner).order_by("created", "pk").values_list("pk", flat=True).first()
+    return waiting.filter(owner=owner).order_by("heartbeat", "created", "pk").values_list("pk", flat=True).first()
 
 
 def _read(file: File) -> bool:

@@ -288,6 +288,22 @@ def test_lost_bytes_are_told(person: Person) -> None:
     assert caught.value.code == "file_lost"
 
 
+def test_a_file_that_cannot_be_opened_does_not_hold_up_others(person: Person, stranger: Person) -> None:
+    unreadable = settled(upload(person, f"Not to be opened: {uuid4()}"))
+    path = Path(default_storage.path(unreadable.blob.name or ""))
+    path.unlink()
+    path.mkdir()
+    other = abandoned(stranger, "uploaded", 0)
+    waiting = {"status": "uploaded", "attempt": 0, "searchable": False, "heartbeat": other.heartbeat}
+    File.objects.filter(pk=unreadable.pk).update(**waiting)
+    list(ingest.read_waiting(unreadable.pk))
+    assert settled(other).status == "ready"
+    mine = File.objects.filter(pk=unreadable.pk).values_list("status", "attempt")
+    until(lambda: mine.get() == ("uploaded", 0), "the file waits again")
+    path.rmdir()
+    services.delete(user=person.user, file=unreadable)
+
+
 class Elsewhere(Storage):
     """Like object storage, it has no paths."""
 
