@@ -34,7 +34,8 @@ class Exchange:
 
     `status` and `media_type` are those of the newest answer to a request over HTTP, `location` where that leads on to.
     `ended`: a process has closed its output by itself; `exit_code`: how it ended; `stderr`: the last bytes of it.
-    `strange`: the first of its output that is none of the protocol. `too_large`: an answer beyond what is read.
+    `strange`: the first output that is no message of the protocol; None if there was none. `too_large`: an answer
+    beyond what is read.
     """
 
     status: int = 0
@@ -43,7 +44,7 @@ class Exchange:
     ended: bool = False
     exit_code: int | None = None
     stderr: bytes = b""
-    strange: str = ""
+    strange: str | None = None
     too_large: bool = False
 
     def note_strange(self, output: bytes) -> None:
@@ -91,8 +92,9 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
         known = _of_start(server, causes) or _of_process(server, exchange)
     if known is not None:
         return known
-    if message.startswith(_UNREADABLE):
-        return "tool_server_invalid", _unreadable(_host(server), without_secrets(exchange.strange, server)[:200])
+    # A server that answers something else may also break its next connection off. Its answer says more.
+    if message.startswith(_UNREADABLE) or (not message and server.url and exchange.strange is not None):
+        return "tool_server_invalid", _unreadable(_host(server), _shown(server, exchange))
     if message:
         text = without_secrets(message, server)[:500]
         return "tool_server_error", f"{server.name} answers, but with an error: “{text}”."
@@ -101,6 +103,11 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
         f"{server.name} answers, but not as the Model Context Protocol asks.{_last_words(server, exchange)} Check that "
         "its address or command is that of an MCP server, and that it is up to date.",
     )
+
+
+def _shown(server: Server, exchange: Exchange) -> str:
+    """Return the strange output without secrets, cut to 200 characters."""
+    return without_secrets(exchange.strange or "", server)[:200]
 
 
 def _unreadable(host: str, text: str) -> str:
@@ -185,7 +192,7 @@ def _of_process(server: Server, exchange: Exchange) -> Cause | None:
 
 
 def _strange_output(server: Server, exchange: Exchange) -> str:
-    text = without_secrets(exchange.strange, server)[:200]
+    text = _shown(server, exchange)
     return (
         f"The process wrote “{text}”, which is not of the Model Context Protocol. Check that the command starts an MCP "
         "server over stdio, and that it writes its log to the standard error."
