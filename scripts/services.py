@@ -125,6 +125,19 @@ def migrated_database() -> str:
     return f"migrated_{schema_key()}"
 
 
+def copy_prepared_cluster(directory: Path) -> None:
+    """Give new services in `directory` the prepared cluster. Call it before they start."""
+    _copy(_prepared_cluster(), directory / "pg")
+
+
+def use_migrated_database(database: str) -> None:
+    """Replace the empty database of the URL `database`, in a copy of the prepared cluster, by the migrated one."""
+    ours, migrated = sql.Identifier(DATABASE), sql.Identifier(migrated_database())
+    with psycopg.connect(database.replace(f"/{DATABASE}?", "/postgres?"), autocommit=True) as server:
+        server.execute(sql.SQL("DROP DATABASE {}").format(ours))
+        server.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(migrated, ours))
+
+
 def _prepared_cluster() -> Path:
     """Return the directory of a stopped PostgreSQL cluster with the database `migrated_database()`; make it if needed.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from scripts.services import Services
+from scripts.services import Services, copy_prepared_cluster, use_migrated_database
 from tests.product import Caller, Product, installed, until
 from tests.scripted_model import expected_text
 
@@ -22,7 +22,9 @@ class Installation:
         self._places = {name: directory / name for name in ("postgres", "redis")}
         for place in self._places.values():
             place.mkdir()
+        copy_prepared_cluster(self._places["postgres"])
         self.services = {name: Services(place, name) for name, place in self._places.items()}
+        use_migrated_database(self.services["postgres"].database)
         self.product: Product
         self.caller: Caller
 
