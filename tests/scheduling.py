@@ -10,11 +10,13 @@ Kinds of tests, by their markers:
 1. `pytest_collection_modifyitems` gives each test its group and its place, and each test with processes a second try.
 2. Under xdist, `Scheduling` gives all tests of a group to one worker, and the others in their order.
 3. The worker with the running product takes no other tests after them, because the product changes rows by itself.
+4. The other workers give way to it: the run lasts as long as that worker does.
 
 A test that passed at its second try is listed with its trace at the end of the run. The fourth failure of a run is not
 tried again (`--max-suite-reruns` in pyproject.toml).
 """
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -25,6 +27,7 @@ from xdist.scheduler.loadgroup import LoadGroupScheduling
 from xdist.workermanage import WorkerController
 
 PRODUCT, PROCESS = "product", "process"  # groups of xdist
+NICENESS = 5  # of the workers without the running product
 
 
 def group_of(item: pytest.Item) -> str | None:
@@ -73,6 +76,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.flaky(reruns=1))
     yield
     items.sort(key=partial(_place, alone=workers == 1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if hasattr(item.config, "workerinput") and group_of(item) != PRODUCT and not os.getpriority(os.PRIO_PROCESS, 0):
+        os.nice(NICENESS)
 
 
 class Scheduling(LoadGroupScheduling):

@@ -241,7 +241,9 @@ def project_of(person: Person, *sizes: int) -> Project:
 
 
 @pytest.mark.parametrize("tools", [True, False])
-@pytest.mark.parametrize("layout", ["near_end", "files_first", "all_first"])
+@pytest.mark.parametrize(
+    "layout", ["files_first", *(pytest.param(name, marks=pytest.mark.slow) for name in ("near_end", "all_first"))]
+)
 @pytest.mark.parametrize("policy", ["recent", "priority"])
 def test_what_fits_alone_fits_in_a_project_of_57_percent(
     person: Person, scripted_model_row: Model, policy: str, layout: str, tools: bool
@@ -291,6 +293,7 @@ def test_a_project_gives_way_also_in_the_middle_of_a_turn_whose_reasoning_is_bou
     assert inline == sorted(inline, reverse=True)
 
 
+@pytest.mark.slow
 def test_thirty_turns_beside_a_project_of_57_percent_are_seldom_summarised(
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:

@@ -43,6 +43,7 @@ from tests.chat.growing import (
 from tests.conftest import Person
 
 
+@pytest.mark.slow
 def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(
     application: Application, person: Person, caller_of_tools: Model
 ) -> None:

@@ -134,6 +134,7 @@ def reader(people: Callable[..., User]) -> tuple[User, Client]:
     return person, signed_in(person)
 
 
+@pytest.mark.slow
 def test_no_page_shows_english_to_who_reads_vietnamese(household: Household, reader: tuple[User, Client]) -> None:
     person, client = reader
     for row in household.rows:

@@ -95,6 +95,7 @@ def counted(client: Client) -> dict[str, tuple[int, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_full_lists_cost_no_more_queries_and_no_page_is_too_large(admin_client: Client) -> None:
     one_of_each(0)
     counted(admin_client)  # what is asked once in a process, such as for kinds of rows

@@ -57,6 +57,7 @@ def _one_storage(application: Application, committed: None, settings: Any) -> No
     settings.MEDIA_ROOT = application.directory / "files"
 
 
+@pytest.mark.slow
 def test_hostile_files_fail_clearly_and_other_uploads_go_on(person: Person, stranger: Person) -> None:
     files = {
         name: services.upload(user=person.user, name=name, content=ContentFile(make()))
