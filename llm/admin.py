@@ -565,7 +565,7 @@ class ToolServerAdmin(KeyedAdmin):
         "List its tools",
         icon="build",
         ask="Ask this server for its tools now?",
-        explain="A process is started for it, and ended.",
+        explain="Glasshouse connects to the server. A command is started for this and ended afterwards.",
     )
     def list_tools(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         tool_server = self.row(request, object_id)
