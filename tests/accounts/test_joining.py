@@ -18,6 +18,7 @@ from accounts.mailing import addresses
 from accounts.models import ApiToken, Session, User, Workspace
 from accounts.services import create_token, save_password
 from accounts.workspace import change
+from audit.models import Entry
 from core.errors import ProductError
 from tests.accounts.mail_server import MailServer, mailing
 from tests.accounts.openid_browser import browser
@@ -191,6 +192,8 @@ def test_who_signs_up_confirms_the_address_and_chooses_the_rest(server: MailServ
     assert here.post(link, {**form, "username": "ada"}).status_code == 302
     ada = User.objects.get(username="ada")
     assert (ada.email, ada.email_confirmed, ada.is_staff, ada.is_superuser) == ("ada@example.org", True, False, False)
+    entry = Entry.objects.get(action="person.added", object_id=str(ada.pk))
+    assert (entry.actor_name, entry.changes) == ("ada", {"sign_up": True})
     assert here.get("/settings/").status_code == 200
     assert browser().post(link, {**form, "username": "eve"}).status_code == 404  # it works once
 

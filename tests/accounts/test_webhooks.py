@@ -98,6 +98,15 @@ def test_a_try_is_made_by_one_worker_and_taken_up_when_that_dies(
     assert timedelta(seconds=webhook_sending.TIMEOUT) < LEASE
 
 
+def test_the_delivery_that_waits_longest_is_tried_first(program: Program, olga: User, receiver: Receiver) -> None:
+    made(program, receiver.url)
+    deliveries = [happened(olga) for _ in range(3)]
+    for delivery, minutes in zip(deliveries, (2, 3, 1), strict=True):
+        since = timezone.now() - timedelta(minutes=minutes)
+        WebhookDelivery.objects.filter(pk=delivery.pk).update(next_attempt=since)
+    assert webhook_sending.due() == [deliveries[1].pk, deliveries[0].pk, deliveries[2].pk]
+
+
 def test_a_report_that_comes_too_late_is_dropped(program: Program, olga: User, receiver: Receiver) -> None:
     made(program, receiver.url)
     delivery = happened(olga)
