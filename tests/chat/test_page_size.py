@@ -11,6 +11,7 @@ from accounts.models import User
 from chat.conversations import sharing
 from chat.models import Conversation, Message, Share
 from chat.rendering.page_size import MAX_ASIDE, MAX_HTML, count_fitting
+from chat.web.messages import branch_page
 from tests.chat.conversations import past
 
 pytestmark = pytest.mark.django_db
@@ -82,6 +83,16 @@ def test_a_conversation_is_read_upwards_to_its_first_message(browser: Client, pl
             break
         html = page(browser, f"/c/{place.pk}/{more[1]}", headers={"HX-Request": "true"})
     assert len(seen) == len(set(seen)) == 2 * PAIRS
+
+
+def test_messages_are_counted_from_the_newest_upwards(place: Conversation) -> None:
+    """Two large messages have more characters than a page renders, however many small ones stand above them."""
+    small = Message.objects.filter(conversation=place, depth__lt=2 * PAIRS - 4)
+    small.update(parts=[{"type": "text", "text": "Not much."}])
+    Message.objects.filter(conversation=place, depth__gte=2 * PAIRS - 4).update(parts=[{"type": "text", "text": LARGE}])
+    assert place.leaf is not None
+    views, older = branch_page(place, place.leaf)
+    assert [view.row.depth for view in views] == [2 * PAIRS - 2] and older == views[0].row.pk
 
 
 def test_a_conversation_that_is_opened_at_a_message_shows_it(browser: Client, place: Conversation) -> None:

@@ -118,7 +118,7 @@ def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
         ({"model": str(uuid4())}, "not one of the available choices"),
         ({"asks": "on", "most": 5}, "Tick this as well"),
         ({"asks": "on", "confirmed": "on", "most": 21}, "At most 20 turns"),
-        ({"asks": "on", "confirmed": "on", "most": 5}, "no complete answer"),
+        ({"asks": "on", "confirmed": "on", "most": 20}, "no complete answer"),
     ],
 )
 def test_bad_input_is_said_and_nothing_is_begun(

@@ -75,6 +75,13 @@ def test_what_cannot_be_tagged_or_pinned_is_refused(person: Person, fields: dict
     assert tags_of(place) == [] and Conversation.objects.get(pk=place).pinned is None
 
 
+def test_as_many_as_the_limit_are_pinned(person: Person) -> None:
+    (place,) = made(person, "Place")
+    Conversation.objects.bulk_create(Conversation(owner=person.user, pinned=timezone.now()) for _ in range(29))
+    assert person.caller.http.patch(f"conversations/{place}/", json={"pinned": True}).status_code == 200
+    assert Conversation.objects.filter(owner=person.user, pinned=None).count() == 0
+
+
 def test_pinned_conversations_stand_above_the_list_and_are_not_in_it_twice(person: Person, browser: Client) -> None:
     one, two, three = made(person, "One", "Two", "Three")
     assert browser.post(f"/c/{one}/pin/", {"pinned": "yes"}, headers=HTMX).status_code == 204
