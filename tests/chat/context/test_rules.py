@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from llm.tokens import count
+from chat.context.rendering import shortened_result
+from llm.tokens import CATCH_ALL, count, tokenizer
+from llm.types.model_call import StoredResult
 from tests.chat.context.asking import (
     assistant,
     call,
@@ -79,6 +81,15 @@ def test_a_shortened_result_keeps_head_and_tail_around_a_counted_marker() -> Non
     assert shortened["tokens"] == count(shortened["content"]) >= 256
     assert answer["report"]["left"] <= 3
     assert abs(count(PROSE) - count(head) - count(tail) - int(left_out)) <= 4
+
+
+@pytest.mark.parametrize("limit", [300, 1_000, 4_000])
+def test_a_result_shortened_before_it_is_stored_stays_within_its_limit(limit: int) -> None:
+    whole = StoredResult(tokens=count(PROSE), characters=len(PROSE), kept=len(PROSE), id="r1")
+    text, stored = shortened_result(PROSE, limit, whole, tokenizer(CATCH_ALL))
+    head, tail = text[: stored.head], text[stored.head + stored.marker :]
+    assert PROSE.startswith(head) and PROSE.endswith(tail) and abs(count(head) - count(tail)) <= 4
+    assert limit - 40 <= count(text) <= limit
 
 
 def test_a_result_at_its_shortest_still_has_256_tokens_in_any_script() -> None:
