@@ -1,8 +1,11 @@
 """One person's rows and the workspace's, for the tests of who gets in where."""
 
+import io
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from time import time
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +17,7 @@ from django.db.models import Model as Row
 from django.test import Client
 from django.utils import timezone
 
+from accounts.access.login import SIGNED_IN
 from accounts.access.sessions import public_name
 from accounts.models import AdminRecord, Limit, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery, Workspace
 from accounts.services import create_token
@@ -54,9 +58,12 @@ ELSEWHERE = "203.0.113.5"
 
 
 def content(response: Any) -> str:
-    if not response.streaming:
-        return str(response.content, errors="replace")
-    return b"".join(response).decode(errors="replace")
+    """Return the text of a response; of an archive, that of its members."""
+    body = b"".join(response) if response.streaming else bytes(response.content)
+    if body.startswith(b"PK"):
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            body = b"\n".join(archive.read(name) for name in archive.namelist())
+    return body.decode(errors="replace")
 
 
 @dataclass
@@ -327,8 +334,12 @@ def _task(owner: User) -> tuple[Task, TaskChange]:
 
 
 def signed_in(person: User, **options: Any) -> Client:
+    """A browser in which the person has just signed in, so that pages that ask for that open too."""
     client = Client(raise_request_exception=False, REMOTE_ADDR=ELSEWHERE, **options)
     client.force_login(person)
+    session = client.session
+    session[SIGNED_IN] = int(time())
+    session.save()
     return client
 
 
