@@ -255,7 +255,7 @@ async def test_killed_services_come_back_with_their_data(tmp_path: Path, soon: N
     supervised = Supervised(tmp_path)
     async with supervised as children:
         await start_services(children, tmp_path)
-        busy = await asyncio.to_thread(psycopg.connect, paths.database_url(tmp_path), autocommit=True)
+        busy = psycopg.connect(paths.database_url(tmp_path), autocommit=True)
         busy.execute("CREATE TABLE durable AS SELECT 42 AS answer")
         client: Any = redis.Redis.from_url(paths.redis_url(tmp_path))
         client.set("durable", "yes")
