@@ -216,7 +216,7 @@ def test_each_process_that_is_killed_comes_back_and_none_ends_another(data: Path
             }
         until(lambda: started.answers("readyz"), "all is ready", 5 * WAIT)
         until(lambda: started.workers() == "ok", "the workers are ready", 5 * WAIT)
-        assert states_of_files(data) == {("ready", True)}
+        until(lambda: states_of_files(data) == {("ready", True)}, "the work of the killed is done", 5 * WAIT)
         started.process.send_signal(signal.SIGINT)
         assert started.ended() == 0
 
