@@ -30,6 +30,7 @@ from llm import tokens
 from llm.models import Model
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
+SLOTS_OF_PERSON = 2  # of those, so that files that take long do not hold up other people; about one for each processor
 MAX_READS = 2
 # One file may have bytes that cannot be opened. When three cannot, the storage is away, and no other file is tried.
 MAX_PUT_BACK = 3
@@ -46,25 +47,57 @@ logger = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(SLOTS)
 
 
+class PersonSlots:
+    """Which people the slots of this process read for. A person gets `SLOTS_OF_PERSON` of them."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[UUID] = Counter()
+        self._lock = threading.Lock()
+
+    def take(self, person: UUID) -> bool:
+        """Return whether this person has a slot more now; it is to be given back."""
+        with self._lock:
+            free = self._taken[person] < SLOTS_OF_PERSON
+            if free:
+                self._taken[person] += 1
+            return free
+
+    def give_back(self, person: UUID) -> None:
+        with self._lock:
+            self._taken -= Counter([person])  # which forgets people with none
+
+    def full(self) -> list[UUID]:
+        """Return the people who get no more slots."""
+        with self._lock:
+            return [person for person, count in self._taken.items() if count >= SLOTS_OF_PERSON]
+
+
+_of_people = PersonSlots()
+
+
 def read_waiting(file_id: UUID) -> Iterator[UUID]:
     """Reads this file, then others that wait, and yields those that now have text.
 
     When all slots of this process are taken, it leaves the file to whoever gets done first: a task that waited for a
-    slot would keep a thread from answering people.
+    slot would keep a thread from answering people. It also leaves the file when its owner has as many slots as one
+    person gets, and reads files of others.
     """
     if not _slots.acquire(blocking=False):
         return
     put_back: list[UUID] = []
     try:
-        wanted: UUID | None = file_id
+        wanted = File.objects.filter(pk=file_id).first()
         while wanted and len(put_back) < MAX_PUT_BACK:
-            file = _claim(wanted)
-            try:
-                if file and _read(file):
-                    yield file.pk
-            except AWAY as error:
-                logger.warning("file %s waits to be read: %s", wanted, error)
-                put_back.append(wanted)
+            if _of_people.take(wanted.owner_id):
+                try:
+                    file = _claim(wanted.pk)
+                    if file and _read(file):
+                        yield file.pk
+                except AWAY as error:
+                    logger.warning("file %s waits to be read: %s", wanted.pk, error)
+                    put_back.append(wanted.pk)
+                finally:
+                    _of_people.give_back(wanted.owner_id)
             wanted = _next_waiting(put_back)
     finally:
         _slots.release()
@@ -116,17 +149,17 @@ def _claim(file_id: UUID) -> File | None:
     return File.objects.filter(pk=file_id).first() if claimed else None
 
 
-def _next_waiting(put_back: Sequence[UUID]) -> UUID | None:
+def _next_waiting(put_back: Sequence[UUID]) -> File | None:
     """Return the file to read next, besides those that were `put_back`: the one that has waited longest, of the person
-    with the fewest files being read.
+    with the fewest files being read, who has slots left.
 
     Many uploads of one person do not hold up those of another. A file that is put back waits behind all others.
     """
     busy = Counter(_at(File.Status.PROCESSING).values_list("owner", flat=True))
-    waiting = _at(File.Status.UPLOADED).exclude(pk__in=put_back)
+    waiting = _at(File.Status.UPLOADED).exclude(pk__in=put_back).exclude(owner__in=_of_people.full())
     owners = waiting.values_list("owner", flat=True).annotate(since=Min("heartbeat")).order_by("since")
     owner = min(owners, key=lambda owner: busy[owner], default=None)
-    return waiting.filter(owner=owner).order_by("heartbeat", "created", "pk").values_list("pk", flat=True).first()
+    return waiting.filter(owner=owner).order_by("heartbeat", "created", "pk").first()
 
 
 def _read(file: File) -> bool:

@@ -94,7 +94,7 @@ async def _serve(data: Path, descriptor: int, log: TextIO, names: Sequence[str])
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, ended.set)
     try:
-        await children.unless_one_ends(
+        await children.unless_one_fails(
             start_services(
                 children,
                 data,
@@ -106,7 +106,7 @@ async def _serve(data: Path, descriptor: int, log: TextIO, names: Sequence[str])
         )
         sys.stdout.write(json.dumps({"database": database_url(data), "redis": redis_url(data)}) + "\n")
         sys.stdout.flush()
-        await children.unless_one_ends(ended.wait())
+        await children.unless_one_fails(ended.wait())
     finally:
         await children.stop()
 

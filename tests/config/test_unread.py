@@ -1,21 +1,28 @@
 """What waits in memory for clients to read it: counted, and ended where it becomes too much."""
 
+import select
 import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from django.test import Client
 
+from accounts.models import User
 from chat.conversations.sharing import share
 from chat.models import Message
 from config.http.unread import MOST_OF_ADDRESS, MOST_OF_ALL, PATIENCE, UnreadBytes
 from tests.chat.conversations import past
 from tests.conftest import Person
-from tests.product import WAIT, Product
+from tests.product import WAIT, Product, until
 
 PAGE = 2_000_000
-CONNECTIONS = 20
+CONNECTIONS = 25
+AT_ONCE = 12  # of which all are below the limit of an address
+WRITTEN = 400_000  # bytes of an answer that may be in buffers of the connection; they do not count
 
 
 class Connection:
@@ -87,31 +94,62 @@ def resident(pid: int) -> int:
     raise AssertionError(f"process {pid} is gone")
 
 
-def unread(product: Product, path: str) -> socket.socket:
-    """A connection whose page is answered, and whose client reads nothing of it."""
+def unread(product: Product, path: str, cookie: str) -> socket.socket:
+    """A connection whose request is answered, and whose client reads nothing of it."""
     address = urlsplit(product.url)
     opened = socket.socket()
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)  # before it connects, so the window stays small
     opened.settimeout(WAIT)
     opened.connect((address.hostname, address.port))
-    opened.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    opened.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n".encode())
     return opened
 
 
-@pytest.mark.product
-def test_clients_that_do_not_read_take_little_memory(product: Product, person: Person) -> None:
+def is_ended(opened: socket.socket) -> bool:
+    """Whether the server has ended a connection of which nothing was read."""
+    waiting = select.poll()
+    waiting.register(opened, 0)  # errors and the end are always told
+    return bool(waiting.poll(0))
+
+
+def shared_page(person: Person) -> tuple[str, str]:
     conversation = past(person.user, 1)
     answer = Message.objects.filter(conversation=conversation, role=Message.Role.ASSISTANT)
-    answer.update(parts=[{"type": "text", "text": "&" * 399_000}])
-    path = f"/s/{share(user=person.user, conversation=conversation).token}/"
-    with product.http(headers={"Accept-Encoding": "identity"}) as http:
-        assert len(http.get(path).content) > 1_950_000  # and what is loaded once is there
+    answer.update(parts=[{"type": "text", "text": "&" * 399_000}])  # five times as long in HTML
+    return f"/s/{share(user=person.user, conversation=conversation).token}/", ""
+
+
+def export(person: Person) -> tuple[str, str]:
+    conversation = past(person.user, 6)
+    answers = Message.objects.filter(conversation=conversation, role=Message.Role.ASSISTANT)
+    answers.update(parts=[{"type": "text", "text": "word " * 80_000}])
+    client = Client()
+    client.force_login(User.objects.get(pk=person.user.pk))
+    return f"/c/{conversation.pk}/export.md", f"sessionid={client.cookies['sessionid'].value}"
+
+
+@pytest.mark.product
+@pytest.mark.parametrize("large", [shared_page, export])
+def test_clients_that_do_not_read_take_little_memory_and_are_ended(
+    product: Product, person: Person, large: Callable[[Person], tuple[str, str]]
+) -> None:
+    path, cookie = large(person)
     pid = product.processes["web"].pid
-    before = resident(pid)
-    with ExitStack() as stack:
-        for _ in range(CONNECTIONS):
-            opened = stack.enter_context(unread(product, path))
-            assert opened.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"
-        assert resident(pid) - before < 150_000_000
-        with product.http() as http:  # others are served all the while
+    with product.http(headers={"Accept-Encoding": "identity", "Cookie": cookie}) as http:
+        # Threads that make such answers at a time keep some memory for the next ones, whoever reads them.
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            size = min(pool.map(lambda number: len(http.get(path).content), range(CONNECTIONS)))
+        assert size > 1_950_000
+        before = resident(pid)
+        with ExitStack() as stack:
+            opened = []
+            for _ in range(CONNECTIONS):
+                opened.append(stack.enter_context(unread(product, path, cookie)))
+                assert opened[-1].recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"
+            assert resident(pid) - before < 150_000_000
+            assert http.get(path).status_code == 200  # others are served all the while, of this address too
+            most = MOST_OF_ADDRESS // (size - WRITTEN)
+            until(lambda: sum(map(is_ended, opened)) >= CONNECTIONS - most, "what is too much has been ended")
+            assert any(not is_ended(each) for each in opened)
+            assert "connections were ended: too much waited" in product.log("web")
             assert http.get(path).status_code == 200

@@ -16,7 +16,7 @@ import pytest
 
 from config.embedded.paths import database_url, open_to_others
 from config.embedded.supervisor import BACKGROUND_NICENESS
-from tests.product import ROOT, WAIT, until
+from tests.product import ROOT, START, WAIT, until
 
 pytestmark = pytest.mark.process
 SHARED = "a-token-of-forty-three-characters-in-an-url"
@@ -81,7 +81,7 @@ class Up:
         self.process = process
         self.data = data
         self.log = log
-        self.url = str(until(self._url, "the ready line is printed"))
+        self.url = str(until(self._url, "the ready line is printed", START))
 
     def _url(self) -> str | None:
         assert self.process.poll() is None, self.said()
@@ -93,6 +93,25 @@ class Up:
 
     def child(self, words: str) -> int:
         return next(pid for pid, command in processes_of(self.data).items() if words in command)
+
+    def server(self, name: str) -> int:
+        """The process of this name; 0 where it is none at the moment."""
+        words = {"postgres": "/postgres -D", "redis": "valkey-server", "model": "config.embedded.model"}
+        found = (pid for pid, command in processes_of(self.data).items() if words.get(name, f"up: {name}") in command)
+        return min(found, default=0)
+
+    def kill(self, name: str) -> None:
+        """Kill a server and wait until it has been started again."""
+        before = self.server(name)
+        os.kill(before, signal.SIGKILL)
+        sentence = f"up       | {name} was killed (SIGKILL); it is started again in"
+        until(lambda: sentence in self.said(), f"the log says that {name} is started again")
+        until(lambda: self.server(name) not in (0, before), f"{name} is started again")
+
+    def answers(self, path: str) -> bool:
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{self.url}/{path}").status_code == 200
+        return False
 
     def workers(self) -> str:
         said: str = httpx.get(f"{self.url}/readyz").json()["worker"]
@@ -181,9 +200,33 @@ def test_a_kill_of_everything_at_once_loses_nothing(data: Path) -> None:
     with up(data) as started:
         with psycopg.connect(database_url(data)) as connection:
             assert connection.execute("SELECT answer FROM kept_too").fetchone() == (43,)
-        os.kill(started.child("worker of turns"), signal.SIGKILL)
-        assert started.ended() == 1
-        assert "\nworker of turns ended by itself (SIGKILL)" in started.said()
+        started.process.send_signal(signal.SIGTERM)
+        assert started.ended() == 0
+
+
+def test_each_process_that_is_killed_comes_back_and_none_ends_another(data: Path) -> None:
+    names = ("web", "worker of turns", "worker of background", "postgres", "redis", "model")
+    with up(data) as started:
+        until(lambda: started.workers() == "ok", "the workers are ready", 5 * WAIT)
+        for name in names:
+            pids = {other: started.server(other) for other in names}
+            started.kill(name)
+            assert {other: started.server(other) for other in names if other != name} == {
+                other: pid for other, pid in pids.items() if other != name
+            }
+        until(lambda: started.answers("readyz"), "all is ready", 5 * WAIT)
+        until(lambda: started.workers() == "ok", "the workers are ready", 5 * WAIT)
+        until(lambda: states_of_files(data) == {("ready", True)}, "the work of the killed is done", 5 * WAIT)
+        started.process.send_signal(signal.SIGINT)
+        assert started.ended() == 0
+
+
+def test_a_server_that_cannot_start_ends_everything(tmp_path: Path) -> None:
+    """Its data are damaged, which the first start finds out."""
+    data = tmp_path / "data"
+    (data / "redis/appendonlydir").mkdir(parents=True)
+    (data / "redis/appendonlydir/appendonly.aof.manifest").write_text("no manifest\n")
+    assert re.search(r"^redis ended 3 times before it was ready \(last: exit status 1\), so every", refusal(data), re.M)
 
 
 @pytest.mark.parametrize("place", ["/proc/glasshouse", "/dev/null/glasshouse"])

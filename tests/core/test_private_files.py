@@ -20,6 +20,7 @@ ELSEWHERE = {
     "files/extraction/outside/recognition.py",
     "files/extraction/outside/photos.py",
     "llm/tokens.py",
+    "files/extraction/confinement.py",  # its score of the kernel, in /proc
     "core/private_files.py",
     "core/background.py",  # the empty file that says that a worker lives
     "chat/conversations/export.py",  # into a zip in memory

@@ -15,6 +15,7 @@ import pytest
 
 from files.extraction import process
 from files.extraction.__main__ import MEMORY
+from files.extraction.confinement import OOM_SCORE
 from files.extraction.process import extract, layers_that_hold
 from files.extraction.readers.result import ExtractionError
 from tests.files import samples
@@ -245,6 +246,8 @@ def test_a_reader_has_no_more_than_its_limits() -> None:
     ended = confined("os.getppid()", f"bytearray({MEMORY // 2})\nbytearray({MEMORY})")
     assert "MemoryError" in ended.stderr and "line 5" in ended.stderr
     assert "Too many open files" in confined("os.getppid()", "[os.dup(0) for _ in range(100)]").stderr
+    score = confined("os.getppid()", "print(open('/proc/self/oom_score_adj').read())").stdout
+    assert int(score) == OOM_SCORE  # the kernel ends it before the process that started it
     endless = "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 2))\nwhile True: pass"
     assert confined("os.getppid()", endless).returncode == -signal.SIGXCPU
 

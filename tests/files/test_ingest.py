@@ -334,6 +334,25 @@ def test_many_uploads_at_once_are_all_read(person: Person, stranger: Person) -> 
     assert {settled(file).status for file in files} == {"ready"}
 
 
+def slow_letter() -> bytes:
+    """A letter whose reader compares each of its lines with the ends of 400 parts, which takes seconds."""
+    parts = "".join(f"Content-Type: multipart/mixed; boundary=b{n}\r\n\r\n--b{n}\r\n" for n in range(400))
+    head = f"From: a@example.org\r\nSubject: {uuid4()}\r\nMIME-Version: 1.0\r\n"
+    return (head + parts + "Content-Type: text/plain\r\n\r\n" + "x\n" * 100_000).encode()
+
+
+def test_slow_files_of_one_person_leave_slots_to_others(person: Person, stranger: Person) -> None:
+    slow = [upload(person, slow_letter(), "slow.eml") for _ in range(ingest.SLOTS + 1)]
+    rows = File.objects.filter(pk__in=[file.pk for file in slow])
+    until(lambda: rows.filter(status="processing").count() >= ingest.SLOTS_OF_PERSON, "the slow ones are being read")
+    quick = [settled(upload(stranger, f"Quick: {uuid4()}")) for _ in range(2)]
+    states = sorted(rows.values_list("status", flat=True))
+    assert [file.status for file in quick] == ["ready", "ready"]
+    assert states == ["processing"] * ingest.SLOTS_OF_PERSON + ["uploaded"] * (len(slow) - ingest.SLOTS_OF_PERSON)
+    for file in slow:
+        services.delete(user=person.user, file=file)
+
+
 def test_the_content_may_come_as_any_stream(person: Person) -> None:
     content = io.BytesIO(b"From a stream.")
     file = services.upload(user=person.user, name="s.txt", content=Content(content, "s.txt"))
