@@ -12,6 +12,7 @@ from django.conf import settings
 from unfold import apps as unfold
 
 from config.embedded.paths import StartError, make_data_dir
+from core import memory
 from core.i18n import catalogue
 
 # Seconds. While threads compute, an event loop waits so long for each of its callbacks: Python's 5 ms, with an answer
@@ -46,6 +47,7 @@ class ConfigConfig(AppConfig):
 
     def ready(self) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL)
+        memory.limit_arenas()
         # What needs the data directory says so itself when it cannot be written; until then pages are in English.
         with suppress(OSError, StartError):
             compile_changed()

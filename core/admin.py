@@ -168,6 +168,13 @@ class RowAdmin(ModelAdmin):
     actions_detail: Any = ()
     actions_list: Any = ()
 
+    def changeform_view(self, request: HttpRequest, *given: Any, **options: Any) -> Any:
+        """Unfold stores the request in the admin of its model, which would hold the last form of each kind of row."""
+        try:
+            return super().changeform_view(request, *given, **options)
+        finally:
+            vars(self).pop("request", None)
+
     def message_user(self, request: HttpRequest, message: Any, *given: Any, **options: Any) -> None:
         super().message_user(request, i18n.translated(str(message)), *given, **options)
 

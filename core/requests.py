@@ -48,7 +48,19 @@ _TAG = re.compile(r'(W/)?"([^"]*)"')
 EVENT_STREAM = "text/event-stream"
 
 
+MOST_WRONG = 20  # members of one body that are refused by their names
+
 FORM_SUBMISSION = "Form-Submission"  # the header with which a script submits the form of a page
+
+
+SETTLED = "settled"  # member of the ASGI scope: ends the turn of a large body, see `config.http.large_bodies`
+
+
+def settle(request: HttpRequest) -> None:
+    """Let the next large body have its turn: the view has stored what it needs of this one, and waits."""
+    end = getattr(request, "scope", {}).get(SETTLED)
+    if end:
+        end()
 
 
 def awaits_fragment(request: HttpRequest) -> bool:
@@ -256,6 +268,8 @@ class Strict(serializers.Serializer[Any]):
         if isinstance(data, Mapping):
             known = [name for name, field in self.fields.items() if not field.read_only]
             for name in map(str, data):
+                if len(wrong) == MOST_WRONG:
+                    break  # a body may have half a million of them
                 if name in self.fields and name not in known:
                     wrong[name] = ["This field cannot be set."]
                 elif name not in known:

@@ -8,7 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
-from rest_framework.parsers import JSONParser, MultiPartParser
+from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
@@ -16,6 +16,7 @@ from rest_framework.utils.urls import replace_query_param
 from accounts.access.permissions import ScopedView
 from core.errors import ProductError
 from core.i18n import translated
+from core.json_bodies import JSONParser
 from core.requests import NewestFirst, Strict
 from files import services
 from files.encodings import ENCODINGS

@@ -38,7 +38,7 @@ from chat.summaries import jobs
 from chat.turns import runner, store
 from chat.turns.line import move_up
 from chat.usage.sums import sum_days
-from core import background
+from core import background, memory
 from core.background import TURNS, enqueue, on_database, show_life, tell_queues
 from core.consumer import Hearing
 from core.logs import metrics
@@ -213,6 +213,7 @@ def _start(sender: Any, **kwargs: Any) -> None:
     global _taking
     background.submit(runner.warm_up()).result()
     metrics.serve()
+    memory.watch()
     hearing = Hearing(sender, list(sender.app.amqp.queues.consume_from))
     if "turns" in hearing.queues:
         _taking = background.submit(take_turns())

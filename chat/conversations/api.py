@@ -12,7 +12,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import generics, mixins, serializers, status, viewsets
 from rest_framework.decorators import action
-from rest_framework.parsers import FormParser, JSONParser, MultiPartParser
+from rest_framework.parsers import FormParser, MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
@@ -24,6 +24,7 @@ from chat.conversations.importing import jobs
 from chat.models import Conversation, Import, Message, Share, Summary, Tag
 from chat.models.conversation_state import visible_conversation
 from core.errors import ProductError
+from core.json_bodies import JSONParser
 from core.requests import OldestFirst, SentenceField, Strict, VisibleField, identifier, pages
 from files.api import UploadSerializer
 from personas.models import Persona

@@ -17,6 +17,8 @@ from django.db import connection
 from django.db.models import Func
 from django.db.models.expressions import RawSQL
 
+from core.lines import first_line
+
 READ = 100_000  # characters of one message that are searched
 MAX_QUERY = 200  # characters that are read
 LENGTH = 60  # characters of a title
@@ -152,7 +154,7 @@ def titles_with(owner: UUID, asked: Sequence[Sequence[Term]]) -> RawSQL:
 
 def title_from(text: str) -> str:
     """The beginning of a text, cut between words where it has any."""
-    line = " ".join(text.split())
+    line = first_line(text, LENGTH)
     if " " not in line[:LENGTH]:
         return line[:LENGTH]
     return textwrap.shorten(line, LENGTH, placeholder="…")

@@ -23,6 +23,7 @@ from chat.openai_api.serialize import Completion, Head, Relay
 from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
 from core.errors import ProductError
+from core.requests import settle
 
 PROJECT, REPORT = "X-Glasshouse-Project", "X-Glasshouse-Report"
 
@@ -100,6 +101,7 @@ async def chat_completions(request: HttpRequest, user: User) -> HttpResponseBase
     asked = await threaded(create_turn.asked)(user, wanted, request.headers.get(PROJECT))
     files = await files_of(user, wanted.history.pictures)
     turn = await _started(lambda: create_turn.start(user, wanted, asked, files))
+    settle(request)
     external = {tool.name for tool in wanted.options.tools}
     head = Head(
         str(turn.pk),

@@ -7,13 +7,12 @@ cannot be honoured is refused, rather than answered as if it had not been said.
 import base64
 import binascii
 import hashlib
-import json
 import mimetypes
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 from django.http import HttpRequest
 
@@ -21,9 +20,11 @@ from chat.openai_api.errors import refused
 from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
 from chat.turns.store import storable
 from core.errors import ProductError
+from core.json_bodies import load
 from llm.types.model_call import EFFORTS, Sampling, ToolChoice, ToolDefinition
 
-MAX_BODY = 64 * 1024 * 1024  # bytes
+MAX_BODY = 8 * 1024 * 1024  # bytes, as the web server takes at most
+MAX_VALUES = 48_000_000  # bytes in memory: lists of a million tokens for an embedder
 MAX_STOPS, MAX_STOP = 4, 1_000
 NO_LIMIT = -1  # of several clients, as “max_tokens”
 MAX_TOKENS = 10_000_000
@@ -115,17 +116,12 @@ def body_of(request: HttpRequest) -> dict[str, Any]:
         most = f"The request is larger than {MAX_BODY // 1024 // 1024} MiB. Send less, or smaller images."
         raise ProductError("request_too_large", most, status=413)
     try:
-        body = storable(json.loads(raw, parse_constant=_refuse))
+        body = storable(load(raw, MAX_VALUES))
     except (ValueError, RecursionError) as error:
         raise refused(None, "The request is not valid JSON.", "invalid_json") from error
     if not isinstance(body, dict):
         raise refused(None, "The request must be a JSON object.", "invalid_json")
     return {name: value for name, value in body.items() if value is not None}
-
-
-def _refuse(constant: str) -> NoReturn:
-    """NaN and Infinity are Python's, not JSON's."""
-    raise ValueError(constant)
 
 
 def read(body: Mapping[str, Any]) -> Wanted:

@@ -8,6 +8,7 @@ question is searched in its stead, so that a small model reaches a large project
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from uuid import UUID
 
 from chat.context.build import Prompt, build, required_tokens
@@ -327,7 +328,8 @@ class PromptFiles:
         return self._searched[ids]
 
     def _is_brief(self) -> bool:
-        return len(re.findall(r"\w+", readable(self.question))) <= BRIEF
+        words = re.finditer(r"\w+", readable(self.question))
+        return len(list(islice(words, BRIEF + 1))) <= BRIEF
 
 
 def line_of(file: Document, texts: Texts) -> str:

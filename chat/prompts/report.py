@@ -24,6 +24,7 @@ from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import without_tools
 from core.background import on_database
 from core.errors import ProductError
+from core.lines import first_line
 from core.net.outgoing import Sent
 from files.models import File
 from llm.counting import exact_count
@@ -497,7 +498,7 @@ def _source(
 
 
 def _shortened(text: str) -> str:
-    line = " ".join(text.split())
+    line = first_line(text, TITLE)
     return line if len(line) <= TITLE else line[: TITLE - 1] + "…"
 
 

@@ -14,6 +14,7 @@ from chat.models import Attachment, Conversation
 from chat.models.summary import marks_on
 from chat.rendering.references import give_numbers
 from core.background import on_database
+from core.lines import first_line, last_line
 from files.index.ledger import Payer
 from files.index.reranking import find
 from files.index.search import Hit
@@ -130,7 +131,7 @@ def _each_once(phrasings: Sequence[str]) -> list[str]:
     """Without those that differ from an earlier one in case, in blanks or in how a letter is encoded only."""
     kept: dict[str, str] = {}
     for each in phrasings:
-        text = " ".join(each.split())[:MAX_QUERY].strip()
+        text = first_line(each, MAX_QUERY)[:MAX_QUERY].strip()
         kept.setdefault(normalize("NFC", text).casefold(), text)
     return [text for text in kept.values() if text]
 
@@ -139,10 +140,10 @@ def phrasings_of(question: str) -> list[str]:
     """What a person's question is searched by: the whole of it. Of a long one the end, where the question itself
     stands after a pasted text, and the start, where it stands before one; both cut between words where there are some.
     """
-    text = " ".join(question.split())
+    text = first_line(question, MAX_QUERY)
     if len(text) <= MAX_QUERY:
         return [text] if text else []
-    end, start = text[-QUESTION_END:], text[:QUESTION_START]
+    end, start = last_line(question, QUESTION_END), text[:QUESTION_START]
     return [end[_first_word(end) :], start[: len(start) - _first_word(start[::-1])]]
 
 

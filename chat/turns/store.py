@@ -399,7 +399,12 @@ def storable(value: Any) -> Any:
     """A JSON value without what PostgreSQL cannot hold, NUL and halves of characters: whoever writes one, a model or a
     program, must not lose the rest."""
     if isinstance(value, str):
-        return value.replace("\x00", "").encode(errors="replace").decode()
+        text = value.replace("\x00", "")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return text.encode(errors="replace").decode()
+        return text  # itself: a copy of each text would double a request's memory
     if isinstance(value, list):
         return [storable(each) for each in value]
     if isinstance(value, dict):

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from http import HTTPStatus
-from io import BytesIO
-from typing import Any, BinaryIO
+from io import SEEK_END, BytesIO
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import unquote
 from uuid import UUID, uuid4
 from weakref import WeakSet
@@ -40,12 +40,15 @@ from twisted.web.http_headers import Headers
 from accounts.access.authentication import user_id_of
 from accounts.access.login_throttle import client_address
 from config.http import problems
+from config.http.large_bodies import LARGE, LargeBodies
 from config.http.middleware import WATCHED
 from config.http.unread import PATIENCE, UnreadBytes
+from core import memory
 from core.errors import ProductError
 from core.logs.context import knowing
 from core.logs.lines import without_secrets
 from core.net.bearer import bearer_token
+from core.requests import SETTLED
 
 logger = logging.getLogger(__name__)
 access = logging.getLogger("access")
@@ -74,6 +77,13 @@ Receive = Callable[[], Awaitable[Message]]
 App = Callable[..., Awaitable[None]]
 
 
+class Sender(NamedTuple):
+    """Who sends a body that is larger than a stranger's may be."""
+
+    person: UUID
+    upload: bool
+
+
 class LimitedRequest(WebRequest):  # type: ignore[misc]
     """Counts its body while that arrives, chunked or not, and refuses what is over the limit.
 
@@ -86,6 +96,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         self.received = 0
         self.looked_up = self.looking = self.refused = self.complete = self.upload = False
         self.uploader: UUID | None = None
+        self.sender: Sender | None = None  # of a body that was looked up
         self.body: BinaryIO = BytesIO()
         self.said: dict[str, str] = {}  # what the log says of it, once the middleware knows
 
@@ -187,6 +198,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
             self._refuse(ProductError("not_authenticated", detail, status=401))
             return
         self.upload = self._view() in UPLOADS
+        self.sender = Sender(user_id, self.upload)
         self.most = settings.MAX_UPLOAD_BYTES + ROOM_FOR_FORM if self.upload else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         if max(size, self.received) > self.most:
             self._refuse(self._too_large())
@@ -517,7 +529,7 @@ class LimitedServer(Server):  # type: ignore[misc]
 
     def create_application(self, protocol: Any, scope: Message) -> Any:
         if isinstance(protocol, LimitedRequest):
-            scope["body"] = protocol.body
+            scope["body"], scope["sender"] = protocol.body, protocol.sender
             scope["said"] = protocol.said
         return super().create_application(protocol, scope)
 
@@ -540,22 +552,51 @@ class CommandLine(CommandLineInterface):  # type: ignore[misc]
     server_class = LimitedServer
 
     def load_asgi_app(self, asgi_app_path: str) -> App:
-        return reading(super().load_asgi_app(asgi_app_path))
+        application = super().load_asgi_app(asgi_app_path)
+        memory.watch()
+        return reading(application)
 
 
 def reading(application: App) -> App:
-    """Hands the application its request's body piece by piece, as it asks for them."""
+    """Hands the application its request's body piece by piece, as it asks for them. A large one waits for its turn."""
+    turns = LargeBodies()
 
     async def app(scope: Message, receive: Receive, send: Any) -> None:
-        body = scope.pop("body", None)
+        body, sender = scope.pop("body", None), scope.pop("sender", None)
         if body is None:
             await application(scope, receive, send)
             return
         with closing(body):
+            size = body.seek(0, SEEK_END)
             body.seek(0)
-            await application(scope, _pieces(body, receive), send)
+            pieces = _pieces(body, receive)
+            if size < LARGE or sender is None or sender.upload:
+                await application(scope, pieces, send)
+            else:
+                await _in_turn(turns, application, scope, pieces, send, sender.person)
+        if size >= LARGE:
+            await asyncio.to_thread(memory.note_released, size)
 
     return app
+
+
+async def _in_turn(
+    turns: LargeBodies, application: App, scope: Message, receive: Receive, send: Any, person: UUID
+) -> None:
+    try:
+        async with turns.turn(person) as end:
+
+            async def answer(message: Message) -> None:
+                end()
+                await send(message)
+
+            scope[SETTLED] = end
+            await application(scope, receive, answer)
+    except ProductError as error:
+        response = _refusal(scope["path"], error)
+        headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
+        await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+        await send({"type": "http.response.body", "body": response.content})
 
 
 def _pieces(body: BinaryIO, receive: Receive) -> Receive:
@@ -575,6 +616,14 @@ def _pieces(body: BinaryIO, receive: Receive) -> Receive:
 
 
 def _response(path: str, error: ProductError) -> bytes:
+    response = _refusal(path, error)
+    response["Connection"] = "close"
+    lines = [f"HTTP/1.1 {response.status_code} {response.reason_phrase}"]
+    lines += [f"{name}: {value}" for name, value in response.items()]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + response.content
+
+
+def _refusal(path: str, error: ProductError) -> HttpResponse:
     request = HttpRequest()
     request.path = path
     request.request_id = uuid4().hex  # type: ignore[attr-defined]
@@ -586,10 +635,7 @@ def _response(path: str, error: ProductError) -> bytes:
         response = HttpResponse(render_to_string("ui/_problem.html", context), status=error.status)
     response["Content-Length"] = str(len(response.content))
     response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]
-    response["Connection"] = "close"
-    lines = [f"HTTP/1.1 {response.status_code} {response.reason_phrase}"]
-    lines += [f"{name}: {value}" for name, value in response.items()]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + response.content
+    return response
 
 
 def _path(address: bytes) -> str:

@@ -167,8 +167,8 @@ def test_a_prompt_that_does_not_fit_is_refused_before_it_is_sent(
         provider=scripted_model_row.provider, name=f"small-{uuid4().hex}", context_window=2_000
     )
     with pytest.raises(openai.BadRequestError) as long:
-        # Ten megabytes: more than Django takes by itself, and more words than PostgreSQL indexes of one text.
-        openai_client.chat.completions.create(model=small.name, messages=asked(" ".join(map(str, range(1_300_000)))))
+        # Seven megabytes: more words than PostgreSQL indexes of one text.
+        openai_client.chat.completions.create(model=small.name, messages=asked(" ".join(map(str, range(1_000_000)))))
     assert long.value.code == "context_length_exceeded"
     small.delete()
 

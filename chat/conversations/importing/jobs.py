@@ -33,6 +33,7 @@ from chat.models import Attachment, Conversation, Import, Message
 from chat.models.words import title_from
 from core.background import claim, enqueue, silent
 from core.errors import NotFound, ProductError
+from core.lines import first_line
 from core.permissions import Action, has_right
 from core.requests import get_or_404
 from files.services import require_room, take_room
@@ -273,7 +274,7 @@ def store(owner: User, foreign: Foreign) -> Conversation:
     """Times are those of the export, and ids are made of them, so lists and branches keep their order."""
     now = timezone.now()
     created = _past(foreign.created, now)
-    title = " ".join(foreign.title.split())[:MAX_TITLE] or title_from(foreign.messages[0].text)
+    title = first_line(foreign.title, MAX_TITLE)[:MAX_TITLE] or title_from(foreign.messages[0].text)
     conversation = Conversation.objects.create(
         owner=owner, title=title, titled=True, archived=foreign.archived, imported_from=foreign.source
     )
