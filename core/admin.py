@@ -35,6 +35,7 @@ from audit.origin import origin
 from audit.services import record
 from audit.words import WORDS
 from core import i18n
+from core.admin_choices import WithChosenRows
 
 HISTORY_PAGE = 100  # acts of a row on a page of its history
 MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
@@ -157,7 +158,7 @@ class History:
         return [*map(Act, self._acts[part]), *before]
 
 
-class RowAdmin(ModelAdmin):
+class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's own bases differ so
     """`kind`: of the acts in the audit, see `audit.actions`."""
 
     kind = "row"

@@ -23,6 +23,7 @@ from unfold.admin import TabularInline
 
 from accounts.models import User
 from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display, go
+from core.admin_choices import WithChosenRows
 from core.permissions import has_right
 from llm.models import Model
 from personas import services, tools
@@ -50,7 +51,7 @@ def _unlinked(field: Any) -> Any:
     return field
 
 
-class Shares(TabularInline):
+class Shares(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ so
     """Whoever may change personas says who has one."""
 
     model = PersonaShare

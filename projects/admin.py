@@ -13,6 +13,7 @@ from unfold.widgets import UnfoldAdminFileFieldWidget
 from accounts.models import User
 from core import i18n
 from core.admin import RecordAdmin, RowAdmin, acting, column, display
+from core.admin_choices import WithChosenRows
 from core.errors import ProductError
 from core.permissions import has_right
 from files.services import require_room
@@ -82,7 +83,7 @@ class ProjectForm(forms.ModelForm[Project]):
         return given
 
 
-class Part(TabularInline):
+class Part(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ so
     """Rows of a project: whoever may change it changes them."""
 
     extra = 0

@@ -44,3 +44,26 @@ def test_a_row_that_is_not_there_is_said_to_be_so(
             if status not in (302, 403, 404):
                 wrong[address] = status
     assert wrong == {}
+
+
+NAMES = re.compile(r'<(?:input|select|textarea)[^>]*? name="([^"]+)"')
+
+
+def forms() -> list[str]:
+    """Return the addresses of all forms of the admin that add a row."""
+    return [reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_add") for model in admin.site._registry]
+
+
+def test_a_form_with_keys_of_no_row_is_an_answer(admin_client: Client) -> None:
+    filled = 0
+    for url in forms():
+        names = set(NAMES.findall(admin_client.get(url).content.decode()))
+        if not names:
+            continue  # nobody may add such a row
+        sent = {name: "no-key" for name in names if "_FORMS" not in name and name[0] != "_"}
+        counts = {name: "1" if name.endswith("TOTAL_FORMS") else "0" for name in names if "_FORMS" in name}
+        rows = {name.replace("__prefix__", "0"): value for name, value in sent.items()}
+        answer = admin_client.post(url, rows | counts)
+        assert answer.status_code in (200, 302), url
+        filled += 1
+    assert filled > 10
