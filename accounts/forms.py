@@ -105,7 +105,7 @@ class PasswordForm(PasswordChangeForm):
 class PreferencesForm(forms.ModelForm[User]):
     class Meta:
         model = User
-        fields: ClassVar = ["language", "timezone", "theme"]
+        fields: ClassVar = ["language", "timezone", "theme", "accepts_model_tasks", "asks_before_search"]
 
 
 class TokenForm(forms.Form):

@@ -40,7 +40,8 @@ class Passkey:
 def with_passkey(person: User) -> Passkey:
     """Stores a passkey of the person's, made just now."""
     key, ident = ec.generate_private_key(ec.SECP256R1()), uuid4().bytes
-    public = AttestedCredentialData.create(bytes(16), ident, ES256.from_cryptography_key(key.public_key()))
+    coded: Any = ES256.from_cryptography_key(key.public_key())  # type: ignore[no-untyped-call]
+    public = AttestedCredentialData.create(bytes(16), ident, coded)
     flags = PRESENT_AND_VERIFIED | AuthenticatorData.FLAG.AT
     data = AuthenticatorData.create(sha256(HOST.encode()).digest(), flags, 0, bytes(public))
     made = {
