@@ -11,6 +11,7 @@ import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import generate_totp_secret
 from django.contrib.auth import authenticate
+from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
@@ -101,6 +102,7 @@ def test_a_recovery_code_signs_in_once(olga: User) -> None:
 
 def test_the_admin_asks_for_it_too(olga: User) -> None:
     User.objects.filter(pk=olga.pk).update(is_staff=True)
+    olga.user_permissions.add(Permission.objects.get(codename="view_user"))
     secret, _ = with_app(olga)
     here, answer = sign_in(olga, "/admin/login/?next=/admin/", next="/admin/")
     assert answer["Location"] == SECOND
