@@ -28,13 +28,20 @@ class MeSerializer(Strict, serializers.ModelSerializer[User]):
     class Meta:
         model = User
         fields: ClassVar = [
-            *("id", "username", "email", "is_staff", "language", "timezone", "theme", "rights", "groups"),
+            *("id", "username", "email", "is_staff", "language", "timezone", "theme"),
+            *("accepts_model_tasks", "asks_before_search", "rights", "groups"),
         ]
         read_only_fields: ClassVar = ["id", "username", "email", "is_staff"]
         extra_kwargs: ClassVar = {
             "language": {"help_text": "Empty: as the browser asks."},
             "timezone": {"help_text": "An IANA name such as Europe/Paris."},
             "theme": {"help_text": "Empty: as the system is set."},
+            "accepts_model_tasks": {
+                "help_text": "Tasks that a model makes count at once; else they are proposed until they are accepted."
+            },
+            "asks_before_search": {
+                "help_text": "Each web search of a model waits for permission; where the workspace asks, always."
+            },
         }
 
     def get_rights(self, person: User) -> list[str]:
@@ -99,7 +106,7 @@ class MeView(ScopedView):
 
     @extend_schema(request=MeSerializer, responses=MeSerializer)
     def patch(self, request: Request) -> Response:
-        """Changes language, time zone or theme. Scope `admin`."""
+        """Changes language, time zone, theme, and what models may do unasked. Scope `admin`."""
         body = MeSerializer(self.person, data=request.data, partial=True)
         body.is_valid(raise_exception=True)
         found = services.change_preferences(user=self.person, fields=body.validated_data)

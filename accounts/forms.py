@@ -48,10 +48,12 @@ class SignInForm(AuthenticationForm):
         attempt = login_throttle.begin(self.request, self.cleaned_data["username"])
         self.retry_after = attempt.retry_after
         try:
-            login_throttle.require_tries(attempt)
+            login_throttle.require_tries(attempt.retry_after)
             given = {name: self.cleaned_data[name] for name in ("username", "password")}
             self.user_cache = authenticate(self.request, **given, first_of_two=True)
             if self.user_cache is None:
+                self.retry_after = attempt.retry_after_failure
+                login_throttle.require_tries(self.retry_after)
                 raise self.get_invalid_login_error()
             self.confirm_login_allowed(self.user_cache)
             if isinstance(self.user_cache, User):
@@ -88,11 +90,13 @@ class PasswordForm(PasswordChangeForm):
     def clean_old_password(self) -> str:
         attempt = login_throttle.begin(self.request, self.user.get_username())
         self.retry_after = attempt.retry_after
-        login_throttle.require_tries(attempt)
+        login_throttle.require_tries(self.retry_after)
         try:
             password: str = super().clean_old_password()
         except ValidationError:
             sign_ins.password_refused(self.user)
+            self.retry_after = attempt.retry_after_failure
+            login_throttle.require_tries(self.retry_after)
             raise
         attempt.succeeded()
         return password
@@ -101,7 +105,7 @@ class PasswordForm(PasswordChangeForm):
 class PreferencesForm(forms.ModelForm[User]):
     class Meta:
         model = User
-        fields: ClassVar = ["language", "timezone", "theme"]
+        fields: ClassVar = ["language", "timezone", "theme", "accepts_model_tasks", "asks_before_search"]
 
 
 class TokenForm(forms.Form):
@@ -125,10 +129,12 @@ class TokenForm(forms.Form):
     def clean_password(self) -> str:
         attempt = login_throttle.begin(self.request, self.user.get_username())
         self.retry_after = attempt.retry_after
-        login_throttle.require_tries(attempt)
+        login_throttle.require_tries(self.retry_after)
         password: str = self.cleaned_data["password"]
         if not self.user.check_password(password):
             sign_ins.password_refused(self.user)
+            self.retry_after = attempt.retry_after_failure
+            login_throttle.require_tries(self.retry_after)
             raise ValidationError(_("This is not your password."), code="wrong_password")
         attempt.succeeded()
         return password

@@ -27,7 +27,7 @@ from core.permissions import has_right, require_right, require_store
 from core.time_zones import is_zone, present_name
 
 MAX_NAME = 100
-PREFERENCES = ("language", "timezone", "theme")
+PREFERENCES = ("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search")
 TOKEN_LIFE = timedelta(days=90)  # of a token of which nobody says when it ends
 TOKEN_PREFIX = "gh_"  # noqa: S105 - a marker by which secret scanners recognise our tokens, not a secret
 
@@ -112,7 +112,7 @@ def revoke_tokens(*, user: User) -> int:
 
 
 def change_preferences(*, user: User, fields: Mapping[str, Any]) -> User:
-    """Changes language, timezone or theme; other fields are left alone. Raises `invalid_setting`."""
+    """Changes those of `PREFERENCES` that are among the fields. Raises `invalid_setting`."""
     changes = {name: fields[name] for name in PREFERENCES if name in fields}
     if changes.get("language", user.language) != user.language and changes["language"]:
         offered = workspace_at().languages

@@ -107,6 +107,7 @@ def preferences(request: Request) -> HttpResponse:
         "zones": zones(),
         "legacy_zones": legacy_names(),
         "workspace_zone": workspace_timezone(),
+        "search_approval": workspace_of(request).search_approval,
     }
     return _page(request, "preferences", context, invalid=form.is_bound)
 

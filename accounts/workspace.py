@@ -20,6 +20,7 @@ from core.permissions import require_right
 
 FIELDS = (
     *("name", "accent", "notice", "languages", "default_language", "date_awareness", "task_tools", "today_tasks"),
+    "search_approval",
     *("citation_model", "page_reader", "sharing", "session_days", "session_most_days", "password_length"),
     *("second_factor", "sign_up", "sign_up_domains"),
     *("api_conversation_days", "conversation_days"),

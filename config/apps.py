@@ -27,8 +27,12 @@ class LeanUnfoldConfig(unfold.DefaultAppConfig):
     default = False  # it is named by `settings.INSTALLED_APPS`
 
     def ready(self) -> None:
+        from django.contrib import admin  # noqa: PLC0415 - as below
+        from django.contrib.admin import sites  # noqa: PLC0415
         from unfold import widgets  # noqa: PLC0415 - neither can be imported before all apps are there
         from unfold.templatetags import unfold_list  # noqa: PLC0415
+
+        from core.admin_site import AdminSite  # noqa: PLC0415
 
         unfold_list.ROW_CLASSES[:] = ["cell"]
         unfold_list.CHECKBOX_CLASSES[:] = ["action-checkbox", "cell"]
@@ -39,6 +43,7 @@ class LeanUnfoldConfig(unfold.DefaultAppConfig):
         }
         widgets.SWITCH_CLASSES[:] = [ours.get(each, each) for each in widgets.SWITCH_CLASSES]
         super().ready()  # type: ignore[no-untyped-call]  # Unfold annotates nothing here
+        admin.site = sites.site = AdminSite()
 
 
 class ConfigConfig(AppConfig):

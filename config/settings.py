@@ -271,11 +271,12 @@ REST_FRAMEWORK = {
 API_RATES = {"chat": 6000, "files": 3000, "projects": 3000, "tasks": 3000, "admin": 600, "uploads": 600}
 API_RATES |= {kind: int(calls) for kind, calls in env.dict("API_RATES", default={}).items()}
 
-# Wrong passwords within a quarter of an hour, for one name at one address and for one address; 0 is no limit.
-SIGN_IN_LIMITS = {"name": 10, "address": 50}
+# What `accounts.access.login_throttle` counts: wrong passwords within a quarter of an hour for one name at one address
+# and for one address, then how many names have one try there, and wrong codes of one person a day; 0 is no limit.
+SIGN_IN_LIMITS = {"name": 10, "address": 50, "crowd": 300, "codes": 200}
 SIGN_IN_LIMITS |= {kind: int(failures) for kind, failures in env.dict("SIGN_IN_LIMITS", default={}).items()}
-# Pages that anybody may open, a minute and address; 0 is no limit.
-PAGE_RATES = {"sign-in": 60, "openid": 600, "shared": 120}
+# Pages that anybody may open, and sign-ins that failed or were left unfinished, a minute and address; 0 is no limit.
+PAGE_RATES = {"sign-in": 3000, "attempts": 600, "openid": 600, "shared": 120}
 PAGE_RATES |= {kind: int(pages) for kind, pages in env.dict("PAGE_RATES", default={}).items()}
 # How many proxies of ours stand in front, each adding to X-Forwarded-For whom it was called by; 0 trusts none of it.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)

@@ -6,7 +6,7 @@ from drf_spectacular.views import SpectacularSwaggerView
 from rest_framework.routers import DefaultRouter
 
 from accounts import api as accounts_api
-from accounts.access.page_throttle import limited
+from accounts.access.page_throttle import limited, limited_sign_in
 from accounts.auditing.api import AuditView
 from accounts.groups.api import GroupViewSet
 from accounts.limits.api import LimitViewSet
@@ -81,23 +81,29 @@ urlpatterns = [
     path("setup/", include("config.setup.urls")),
     path(
         "login/",
-        limited("sign-in", sign_in(SignInView.as_view())),
+        limited_sign_in("password", sign_in(SignInView.as_view())),
         name="login",
     ),
-    path("login/again/", limited("sign-in", sign_in(SignInAgainView.as_view())), name="login-again"),
-    path("login/second/", limited("sign-in", factor_views.second_step), name="login-second"),
-    path("login/passkey/", limited("sign-in", factor_views.passkey), name="login-passkey"),
-    path("login/passkey/options/", limited("sign-in", factor_views.passkey_options), name="login-passkey-options"),
-    path("login/forgotten/", limited("sign-in", forgotten), name="forgotten"),
-    path("login/sign-up/", limited("sign-in", mail_views.sign_up), name="sign-up"),
-    path("login/sign-up/confirmed/", limited("sign-in", mail_views.confirmed), name="sign-up-confirmed"),
-    path("login/openid/<uuid:pk>/", limited("sign-in", openid_views.begin), name="login-openid"),
-    path("login/openid/<uuid:pk>/done/", limited("sign-in", openid_views.done), name="login-openid-done"),
+    path("login/again/", limited_sign_in("password", sign_in(SignInAgainView.as_view())), name="login-again"),
+    path("login/second/", limited_sign_in("second", factor_views.second_step), name="login-second"),
+    path("login/passkey/", limited_sign_in("passkey", factor_views.passkey, requests=2), name="login-passkey"),
+    path(
+        "login/passkey/options/", limited_sign_in("passkey", factor_views.passkey_options), name="login-passkey-options"
+    ),
+    path("login/forgotten/", limited_sign_in("forgotten", forgotten), name="forgotten"),
+    path("login/sign-up/", limited_sign_in("sign-up", mail_views.sign_up), name="sign-up"),
+    path("login/sign-up/confirmed/", limited_sign_in("sign-up", mail_views.confirmed), name="sign-up-confirmed"),
+    path("login/openid/<uuid:pk>/", limited_sign_in("openid", openid_views.begin, get_works=True), name="login-openid"),
+    path(
+        "login/openid/<uuid:pk>/done/",
+        limited_sign_in("openid", openid_views.done, requests=2, get_works=True),
+        name="login-openid-done",
+    ),
     path("login/openid/<uuid:pk>/sign-out/", limited("openid", openid_views.sign_out), name="openid-sign-out"),
-    path("welcome/<uuid:pk>/", limited("sign-in", welcome), name="welcome"),
+    path("welcome/<uuid:pk>/", limited_sign_in("welcome", welcome), name="welcome"),
     path("logo/<slug:name>.png", logo, name="logo"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
-    path("admin/login/", limited("sign-in", sign_in(AdminSignInView.as_view()))),
+    path("admin/login/", limited_sign_in("password", sign_in(AdminSignInView.as_view()))),
     path("admin/password_change/", admin.site.admin_view(RedirectView.as_view(pattern_name="settings:password"))),
     path("admin/doctor/", doctor_page, name="admin_doctor"),
     path("admin/people-who-used-most/", people_page, name="admin_people_who_used_most"),

@@ -20,9 +20,10 @@ from core.json_bodies import JSONParser
 from core.requests import NewestFirst, Strict
 from files import services
 from files.encodings import ENCODINGS
+from files.extraction.readers.media_types import KNOWN
 from files.models import File
 from files.page_pictures import picture
-from files.pages import Piece, Reading, download
+from files.pages import NOT_READ, Piece, Reading, download
 
 
 class FileErrorSerializer(serializers.Serializer[dict[str, str]]):
@@ -139,7 +140,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         services.reread(user=self.person, file=file, **given.validated_data)
         return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
 
-    @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})
+    @extend_schema(responses={(200, each): OpenApiTypes.BINARY for each in (*KNOWN, NOT_READ)})
     @action(detail=True)
     def content(self, request: Request, pk: str) -> HttpResponseBase:
         """The original bytes."""

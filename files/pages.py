@@ -26,6 +26,7 @@ WINDOW = 60_000  # characters shown at a time
 MOST_PIECES = 50  # pages shown at a time
 LISTED = 100  # files on one page of the list
 CHUNK = 256 * 1024  # bytes
+NOT_READ = "application/octet-stream"  # the media type of a file of which no reader has said what it is
 SHOWN = {"image/png", "image/jpeg", "image/webp", "image/gif", "application/pdf", "text/plain"}
 # Browsers refuse to show a PDF in a sandboxed document; its viewer is a sandbox of its own.
 _POLICY = {"application/pdf": "default-src 'none'; object-src 'self'; frame-ancestors 'none'"}
@@ -171,7 +172,7 @@ def download(file: File) -> StreamingHttpResponse:
 
     The caller has checked who may see the file. Raises `file_lost` (404).
     """
-    media_type = file.media_type or "application/octet-stream"
+    media_type = file.media_type or NOT_READ
     return _streamed(services.open_blob(file=file), media_type, file.name, file.size)
 
 

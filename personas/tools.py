@@ -29,6 +29,7 @@ OWN = {
         "Lists your tasks, creates them, drafts checklists and ticks items. Only you clear a breakpoint."
     ),
 }
+ASKS = gettext_lazy("You are asked before each search.")
 SEPARATOR = "__"
 EVERY = "*"
 MAX_TOOLS = 100  # names of one persona
@@ -53,6 +54,17 @@ class Offer:
     @property
     def every(self) -> str:
         return f"{self.server}{SEPARATOR}{EVERY}"
+
+
+def own_tools(*, search_asks: bool) -> list[tuple[str, str]]:
+    """The product's own as (name, what it does; empty for those that are always there).
+
+    `search_asks`: searches of the web wait for the permission of whoever this is shown to.
+    """
+    words = {name: str(said) for name, said in OWN.items()}
+    if search_asks:
+        words["web_search"] += f" {ASKS}"
+    return list(words.items())
 
 
 def server_names(only: Collection[str] | None = None) -> list[str]:

@@ -8,9 +8,10 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access.rights import models_of, rights_of
+from accounts.access.rights import models_of, rights_of, search_asks
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import May
+from accounts.models.workspace import workspace_of
 from core.errors import ProductError
 from core.permissions import has_right
 from core.requests import with_row
@@ -54,7 +55,8 @@ def persona(request: Request, found: Persona) -> HttpResponse:
     profile = found.budget_profile or services.default_profile()
     offers = tools.listed_last(rights_of(request.user).tool_servers)
     too_many = tools.too_many(offers, found.tools, _model_of(request, found.model))
-    context = {"section": "personas", "persona": found, "profile": profile, "too_many": too_many}
+    asks = "web_search" in found.tools and search_asks(request.user, workspace_of(request))
+    context = {"section": "personas", "persona": found, "profile": profile, "too_many": too_many, "search_asks": asks}
     context |= sharing.context(request, found)
     return render(request, "personas/persona.html", context)
 
@@ -105,7 +107,7 @@ def _form_page(
         "chosen": chosen,
         "own_tools": [
             (name, words)
-            for name, words in tools.OWN.items()
+            for name, words in tools.own_tools(search_asks=search_asks(request.user, workspace_of(request)))
             if words and (name in chosen or name not in tools.WEB or May.WEB in rights.may)
         ],
         "publishing": has_right(request.user, "change", Persona),  # whatever their groups say

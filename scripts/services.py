@@ -32,7 +32,7 @@ from config.embedded.children import Children
 from config.embedded.paths import DATABASE, StartError, database_url, held, redis_url
 from config.embedded.services import start_services
 
-UNLIMITED_PAGES = "sign-in=0,shared=0"  # PAGE_RATES
+UNLIMITED_PAGES = "sign-in=0,attempts=0,shared=0"  # PAGE_RATES
 UNLIMITED = "chat=0,files=0,projects=0,tasks=0,admin=0,uploads=0"  # API_RATES: tests ask as often as they like
 # Nothing here has to survive a power cut; each process of a test run has a product, with connections of its own.
 FOR_TESTS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=400")

@@ -1,22 +1,35 @@
-"""How often pages that anybody may open are opened from one address: so many times a minute, `settings.PAGE_RATES`.
+"""How often one address opens the pages that anybody may open, a minute: `settings.PAGE_RATES`.
 
-The kinds are `sign-in`, `openid`, where providers sign people out, and `shared`, the pages of shared conversations.
+The kinds are
+
+* `sign-in`: the pages of signing in when they are only shown. They are cheap, and an office opens many at nine.
+* `attempts`: what begins or tries a sign-in. Each way has a count of its own, so that a flood of one does not close the
+  others. A sign-in takes back its own requests, so what stays counted has failed or is unfinished, and 300 people
+  behind one address may come in within the same minute. A try that `accounts.access.login_throttle` has refused is
+  taken back, too: it cost nothing, and whoever guesses must not close the page for the people beside them.
+* `openid`, where providers sign people out, and `shared`, the pages of shared conversations.
+
 With Redis away nothing is counted.
 """
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
+from accounts.access.login import SIGNED_IN, WAITING
 from accounts.access.login_throttle import address_of
-from accounts.access.permissions import WINDOW, counted, require
+from accounts.access.permissions import WINDOW, counted, require, take_back
+
+View = Callable[..., HttpResponseBase]
+REFUSED = 429  # the status of a try that nobody looked at
+MOST_FREE = 10  # sign-ins of one person a minute that are taken back: each costs the hashing of a password
 
 
-def limited(kind: str, view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """The view, raising `throttled` (429) once an address has opened pages of the kind too often."""
+def limited(kind: str, view: View) -> View:
+    """Return the view, raising `throttled` (429) once an address has opened pages of the kind too often."""
 
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -24,3 +37,50 @@ def limited(kind: str, view: Callable[..., HttpResponseBase]) -> Callable[..., H
         return view(request, *args, **kwargs)
 
     return answer
+
+
+def limited_sign_in(way: str, view: View, *, requests: int = 1, get_works: bool = False) -> View:
+    """Return the view of a step of signing in, raising `throttled` (429) after too many attempts of this `way`.
+
+    `requests`: how many attempts a person makes who comes in by this step, the step itself included. `get_works`: a
+    GET is an attempt as well.
+    """
+    shown = limited("sign-in", view)
+
+    @wraps(view)
+    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if request.method in ("GET", "HEAD") and not get_works:
+            return shown(request, *args, **kwargs)
+        limit = settings.PAGE_RATES.get("attempts", 0)
+        attempt = counted(f"pages:attempts:{way}:{address_of(request)}", limit, WINDOW)
+        require(attempt, "attempts")
+        before = _progress(request)
+        response = view(request, *args, **kwargs)
+        if attempt is not None and response.status_code == REFUSED:
+            take_back(attempt)
+        elif attempt is not None and (after := _progress(request)) and after != before and _is_free(after):
+            take_back(attempt, requests)
+        return response
+
+    return answer
+
+
+class Progress(NamedTuple):
+    """Who has come in, or has yet to give the second factor, and since when in Unix time."""
+
+    person: str
+    since: int
+    is_in: bool
+
+
+def _progress(request: HttpRequest) -> Progress | None:
+    waiting = request.session.get(WAITING)
+    if waiting:
+        return Progress(waiting["user"], waiting["since"], is_in=False)
+    since = request.session.get(SIGNED_IN, 0)
+    return Progress(str(request.user.pk), since, is_in=True) if request.user.is_authenticated else None
+
+
+def _is_free(progress: Progress) -> bool:
+    allowance = counted(f"pages:came-in:{progress.person}", MOST_FREE, WINDOW)
+    return allowance is None or not allowance.exceeded

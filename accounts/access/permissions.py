@@ -100,10 +100,12 @@ def counted(what: str, limit: int, seconds: int) -> Allowance | None:
     return Allowance(limit, used, max(1, round(seconds - into)), key)
 
 
-def take_back(allowance: Allowance) -> None:
-    """What was counted has turned out not to count."""
+def take_back(allowance: Allowance, times: int = 1) -> None:
+    """Uncount so many of what turned out not to count. Nobody gets a credit: the count does not fall below 0."""
     with suppress(RedisError, ValueError):
-        cache.decr(allowance.key)
+        left = cache.decr(allowance.key, times)
+        if left < 0:
+            cache.incr(allowance.key, -left)
 
 
 def forget(allowance: Allowance) -> None:

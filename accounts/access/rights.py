@@ -18,7 +18,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from accounts.models import May, PeopleGroup, User
+from accounts.models import May, PeopleGroup, User, Workspace
 from core.errors import ProductError
 from llm.models import Model
 from llm.models.workspace import Kept, KeptOf, version_now
@@ -151,3 +151,8 @@ def require(person: User, right: May, version: UUID | None = None) -> None:
     """Raises `right_missing` (403)."""
     if not may(person, right, version):
         raise ProductError("right_missing", LACKING[right], status=403)
+
+
+def search_asks(user: User, workspace: Workspace) -> bool:
+    """Return whether each web search for this person waits for their permission: the workspace wants it, or they do."""
+    return workspace.search_approval or user.asks_before_search

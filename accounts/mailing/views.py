@@ -41,7 +41,7 @@ class AddressForm(forms.Form):
             attempt = login_throttle.begin_mail(self.request, cleaned["email"])
             self.often = attempt.pair is not None and attempt.pair.exceeded
             self.retry_after = attempt.address.reset if attempt.address and attempt.address.exceeded else None
-            login_throttle.require_tries(login_throttle.Attempt(None, attempt.address))
+            login_throttle.require_tries(self.retry_after)
         return cleaned
 
 

@@ -74,6 +74,18 @@ class User(AbstractUser):
     )
     language = models.CharField(max_length=10, blank=True, choices=settings.LANGUAGES)
     theme = models.CharField(max_length=10, blank=True, default=Theme.SYSTEM, choices=Theme)
+    accepts_model_tasks = models.BooleanField(
+        "tasks that models make count at once",
+        default=False,
+        db_default=False,
+        help_text="Off: a task or checklist that a model makes is proposed, and stands in prompts when they accept it.",
+    )
+    asks_before_search = models.BooleanField(
+        "asks before each web search",
+        default=False,
+        db_default=False,
+        help_text="A search of the web by a model waits until they allow it. The workspace can ask of everybody.",
+    )
     legal_hold = models.BooleanField(
         "legal hold",
         default=False,

@@ -114,6 +114,13 @@ class Workspace(models.Model):
         default=True,
         help_text="Every prompt lists the person's tasks of the day. Off: only tasks that they mention with @ID.",
     )
+    search_approval = models.BooleanField(
+        "ask before each web search",
+        default=False,
+        db_default=False,
+        help_text="A search of the web by a model waits until the person whose conversation it is allows it. Off: "
+        "people decide for themselves in their settings. What a model searches for goes to the search service.",
+    )
     citation_model = models.ForeignKey(
         "llm.Model",
         verbose_name="model that checks citations",

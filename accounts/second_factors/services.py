@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from hmac import compare_digest
 from typing import Any
 
+from allauth.mfa import app_settings
 from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal.auth import TOTP, format_hotp_value, hotp_value, yield_hotp_counters_from_time
@@ -133,12 +134,18 @@ def reset(*, user: AbstractUser | None, person: User) -> None:
     end_sessions(user=person)
 
 
+def kind_of_code(code: str) -> str:
+    """Return “app” for a code as an app shows it, else “recovery”; each is tried as what it is, and counted apart."""
+    digits = "".join(code.split())
+    return "app" if len(digits) == app_settings.TOTP_DIGITS and digits.isdecimal() else "recovery"
+
+
 @transaction.atomic
 def takes_code(*, user: User, code: str) -> bool:
     """Whether it is a code of the person's app, or a recovery code; neither is taken again. Raises `secret_lost`."""
+    kind = Type.TOTP if kind_of_code(code) == "app" else Type.RECOVERY_CODES
     code = "".join(code.split())
-    rows = Authenticator.objects.select_for_update().filter(user=user, type__in=(Type.TOTP, Type.RECOVERY_CODES))
-    for row in rows.order_by("-type"):
+    for row in Authenticator.objects.select_for_update().filter(user=user, type=kind):
         if _app_takes(row, code) if row.type == Type.TOTP else RecoveryCodes(row).validate_code(code):
             Authenticator.objects.get(pk=row.pk).record_usage()
             if row.type == Type.RECOVERY_CODES:

@@ -50,12 +50,14 @@ class CodeForm(forms.Form):
         self.request, self.user = request, user
 
     def clean_code(self) -> str:
-        attempt = login_throttle.begin_code(self.request, self.user)
-        self.retry_after = attempt.retry_after
-        login_throttle.require_tries(attempt)
         code: str = self.cleaned_data["code"]
+        attempt = login_throttle.begin_code(self.request, self.user, services.kind_of_code(code))
+        self.retry_after = attempt.retry_after
+        login_throttle.require_tries(self.retry_after)
         if not services.takes_code(user=self.user, code=code):
             sign_ins.code_refused(self.user)
+            self.retry_after = attempt.retry_after_failure
+            login_throttle.require_tries(self.retry_after)
             sentence = _("This code is not right, or it was used already. Enter the next one that your app shows.")
             raise ValidationError(sentence, code="wrong_code")
         attempt.succeeded()

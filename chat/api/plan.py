@@ -181,6 +181,9 @@ class ReportSerializer(CallSerializer):
         help_text="What the definitions of the tools, and the schema of an answer in JSON, take beside the messages."
     )
     tools = serializers.ListField(child=serializers.CharField(), help_text="The names of the tools it could call.")
+    tools_asking = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="Those whose calls the person may have to allow."
+    )
     policy = serializers.CharField()
     layout = serializers.CharField()
     profile = serializers.CharField()

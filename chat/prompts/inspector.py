@@ -212,6 +212,8 @@ class Panel:
         facts.append(Fact(_("Budget profile"), report["profile"], profile))
         if tools := report.get("tools"):
             facts.append(Fact(_("Tools"), ", ".join(tools), _("What the model may call before it answers.")))
+        if asking := report.get("tools_asking"):
+            facts.append(Fact(_("Asks first"), ", ".join(asking), _("Calls of these may wait until you allow them.")))
         help_ = _("Which of its versions was in force.")
         versions = ((wording.version_named(name), number) for name, number in report["versions"].items())
         return [*facts, *(Fact(name, _("version %(version)s") % {"version": each}, help_) for name, each in versions)]

@@ -85,6 +85,7 @@ class CallReport(ReportEntry):
     margin: float
     tools_tokens: int
     tools: NotRequired[list[str]]
+    tools_asking: NotRequired[list[str]]  # those whose calls a person may have to allow
     policy: str
     layout: str
     profile: str
@@ -159,6 +160,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "margin": float(context.margin),
         "tools_tokens": context.room.tools_tokens,
         "tools": [tool.name for tool in context.toolbox.definitions],
+        "tools_asking": sorted(context.toolbox.approval),
         "policy": context.profile.policy,
         "layout": context.profile.layout,
         "profile": context.profile.name,

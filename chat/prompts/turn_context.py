@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from django.utils import timezone
 
-from accounts.access.rights import NO_RIGHTS, Rights, rights_of
+from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
 from accounts.models import May, User, Workspace
 from chat.context.rendering import Numbers
 from chat.context.types import ContextRequest, Room
@@ -345,6 +345,7 @@ def context_of_turn(
             model=model,
             question=question,
             chosen=_chosen_tools(context),
+            search_asks=search_asks(context.user, context.workspace),
         ),
         options=options_of(turn.options),
         tasks=tasks_of_turn(turn, whole_day=context.workspace.today_tasks),
@@ -378,7 +379,15 @@ async def with_offered_tools(context: TurnContext) -> TurnContext:
 def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: Sequence[File]) -> TurnContext:
     """What a turn of this draft would be made under. Tool servers are not asked: their last lists count."""
     hand, chosen = Hand(base.user, base.model.name), _chosen_tools(base)
-    box = toolbox_for(scope, hand=hand, model=base.model, question=text, files=files, chosen=chosen)
+    box = toolbox_for(
+        scope,
+        hand=hand,
+        model=base.model,
+        question=text,
+        files=files,
+        chosen=chosen,
+        search_asks=search_asks(base.user, base.workspace),
+    )
     tools = with_known_tools(box, base.persona, base.model, base.rights)
     tools = within_limit(tools, base.persona, base.model)
     return replace(base, toolbox=tools, tasks=tasks_of_draft(base, text))

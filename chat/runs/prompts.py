@@ -8,6 +8,7 @@ DRAFT_UNREAD = (
     "missing in it. Look at it, add what is missing, then start."
 )
 NO_CHECKLIST = "There is no checklist. Try again, or write its items yourself and then start."
+PROPOSED = "your word: a model has written this item elsewhere"
 UNFINISHED = (
     "The model was asked twice about {code} and did not mark it as done. Answer what it lacks, tick the item yourself, "
     "or try again."

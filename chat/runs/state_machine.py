@@ -19,7 +19,7 @@ from chat.models import Run, RunStep, Turn
 from chat.models.conversation_state import NOT_NOW
 from chat.runs import prompts
 from chat.runs.limits import exceeded
-from chat.runs.transitions import NO_CHECKLIST, become, checklist, end, locked, mark, save, settle, wait
+from chat.runs.transitions import NO_CHECKLIST, PROPOSED, become, checklist, end, locked, mark, save, settle, wait
 from chat.turns.submit import Ask, submit
 from core.errors import NotFound, ProductError
 from personas.models import Persona
@@ -27,15 +27,18 @@ from personas.services import rules_at
 from projects.models.task import Task
 from projects.planner.queries import written_by_hand
 from projects.planner.rules import Actor
-from projects.planner.services import clear_breakpoint, draft_begun
+from projects.planner.services import accept, clear_breakpoint, draft_begun
 
 PATIENCE = timedelta(seconds=5)  # before the sweeper looks at a run that somebody else may be about to look at
 LONG = timedelta(minutes=1)  # from when on a turn that is being written is held against the run's minutes
 
 _TASK_ENDED = ~Q(task__status__in=Task.UNFINISHED)
 _CLEARED = Q(code="breakpoint") & (Q(item=None) | Q(item__breakpoint=False) | Q(item__cleared__isnull=False))
+_DECIDED = Q(code=PROPOSED) & (Q(item=None) | Q(item__proposed=False))
 _TICKED = Q(started__isnull=False, item__isnull=False) & ~Q(item__status__in=Task.UNFINISHED)
-_RESOLVED = Q(status=Run.Status.WAITING) & (_TASK_ENDED | _CLEARED | _TICKED)  # `_resolved` says it of one run
+_RESOLVED = Q(status=Run.Status.WAITING) & (
+    _TASK_ENDED | _CLEARED | _DECIDED | _TICKED
+)  # `_resolved` says it of one run
 
 
 def advance(run_id: UUID) -> UUID | None:
@@ -62,6 +65,8 @@ def begin_run(*, user: User, run_id: UUID) -> list[Turn]:
     """The first turn of a run that was just made. A checklist that is there already was written by its user."""
     with transaction.atomic():
         run = _own(user, run_id)
+        if not run.unasked:
+            accept(actor=Actor(user), task=run.task)
         if checklist(run.task):
             run.started = timezone.now()
         _resume(run)
@@ -88,6 +93,7 @@ def take_over(*, user: User, asked: Run, persona: Persona | None) -> Run:
         accepted = run.status == Run.Status.READY and run.starts_itself and not _unread(run)
         if accepted or written_by_hand(checklist(run.task)):
             run.started = timezone.now()
+            accept(actor=Actor(user), task=run.task)
         if run.started is not None or run.status == Run.Status.WAITING:
             _let_go(run)
             _resume(run)
@@ -109,6 +115,8 @@ def answer(*, user: User, run_id: UUID, ask: Ask) -> list[Turn]:
             raise ProductError("empty_answer", "The model asked something. Write an answer, then send it.")
         if run.item is not None and run.item.blocking:
             clear_breakpoint(actor=Actor(user), task=run.item)
+        if run.item is not None and run.item.proposed:
+            accept(actor=Actor(user), task=run.item)
         _resume(run)
         turns = _go_on(run, ask)
         save(run)
@@ -127,6 +135,7 @@ def start(*, user: User, run_id: UUID) -> list[Turn]:
                 "not_ready", "There is no drafted checklist to start with. Reload to see why.", status=409
             )
         run.started = timezone.now()
+        accept(actor=Actor(user), task=run.task)
         _resume(run)
         turns = _go_on(run)
         save(run)
@@ -205,6 +214,8 @@ def _resolved(run: Run) -> bool:
         return True
     if run.code == "breakpoint":
         return run.item is None or not run.item.blocking
+    if run.code == PROPOSED and (run.item is None or not run.item.proposed):
+        return True
     return run.started is not None and run.item is not None and run.item.status not in Task.UNFINISHED
 
 
@@ -237,6 +248,8 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
     if run.started is None:
         become(run, Run.Status.RUNNING)
         run.started = timezone.now()
+        accept(actor=Actor(run.owner), task=task)  # who began the run wanted it to start by itself
+        items = checklist(task)
     if not items:
         return wait(run, NO_CHECKLIST, prompts.NO_CHECKLIST)
     run.item = next((each for each in items if each.status in Task.UNFINISHED), None)
@@ -245,6 +258,8 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
         return end(run, Run.Status.DONE)
     if run.item.blocking:
         return wait(run, "breakpoint", f"{run.item.code}: {run.item.title}", needs=run.item.needs)
+    if run.item.proposed:
+        return wait(run, PROPOSED, f"{run.item.code}: {run.item.title}", needs=prompts.PROPOSED)
     return _begin(run, run.item, ask)
 
 

@@ -54,6 +54,7 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
 }
 TRIES = 3  # turns of one item in a row that may be interrupted before a person is asked
 NO_CHECKLIST = "no_checklist"
+PROPOSED = "proposed"  # a model outside the run has written the next item, and nobody has accepted it
 
 
 def locked(run_id: UUID) -> Run | None:

@@ -20,7 +20,7 @@ from chat.models import Conversation, Run, RunStep
 from chat.rendering import references
 from chat.runs import services
 from chat.runs.limits import profile_of, used
-from chat.runs.transitions import NO_CHECKLIST, checklist
+from chat.runs.transitions import NO_CHECKLIST, PROPOSED, checklist
 from core.errors import NotFound, ProductError
 from core.i18n import percent
 from core.requests import with_row
@@ -85,13 +85,13 @@ class RunView:
 
     @property
     def confirms(self) -> bool:
-        """It stands at a breakpoint, for which no text is needed."""
-        return self.waits and self.row.code == "breakpoint"
+        """It stands at a breakpoint or at an item that a model proposes, for which no text is needed."""
+        return self.waits and self.row.code in ("breakpoint", PROPOSED)
 
     @property
     def answers(self) -> bool:
         """A text can be given."""
-        return self.waits and self.row.code in ("breakpoint", "question", "item_unfinished", NO_CHECKLIST)
+        return self.waits and self.row.code in ("breakpoint", PROPOSED, "question", "item_unfinished", NO_CHECKLIST)
 
     @property
     def startable(self) -> bool:
@@ -101,7 +101,7 @@ class RunView:
     @property
     def retryable(self) -> bool:
         ended = self.row.status in (Run.Status.FAILED, Run.Status.STOPPED)
-        return ended or (self.waits and self.row.code not in ("breakpoint", "question"))
+        return ended or (self.waits and self.row.code not in ("breakpoint", PROPOSED, "question"))
 
     @property
     def tag(self) -> str:

@@ -96,6 +96,8 @@ DRAFTED: dict[str, str] = {
     Task.Draft.REFUSED: " Too many checklists wait to be drafted, so none is for this one. Draft it, or the user does.",
 }
 
+PROPOSED = " It is proposed: the user accepts or declines it on the page of their tasks, and nothing is begun before."
+
 
 @dataclass(frozen=True, slots=True)
 class Hand:
@@ -184,6 +186,7 @@ class ListTasks(TaskTool):
 
 def _described(row: Task) -> dict[str, Any]:
     said = {"code": row.code, "title": row.title, "status": row.status, "archetype": row.archetype}
+    said |= {"proposed_by_model": row.model if row.proposed else ""}
     said |= {"notes": row.notes, "breakpoint": (row.needs or "the user's word") if row.blocking else ""}
     return {name: value for name, value in said.items() if value}
 
@@ -221,7 +224,8 @@ class CreateTask(TaskTool):
             parent=self.hand.task(parent) if parent else None,
         )
         row = services.create(actor=self.hand.actor, new=new)
-        return f"Created {row.code}." + DRAFTED.get(row.draft, "")
+        waits = row.proposed and row.horizon == Task.Horizon.DAY
+        return f"Created {row.code}." + (PROPOSED if waits else DRAFTED.get(row.draft, ""))
 
 
 class DraftChecklist(TaskTool):

@@ -109,11 +109,12 @@ def toolbox_for(
     question: str,
     files: Sequence[File] = (),
     chosen: Collection[str],
+    search_asks: bool,
 ) -> Toolbox:
     """The product's own tools; none for a model that cannot call tools. `files` come with a question not stored yet.
 
     `chosen`: names of those for the web and for tasks that the persona names or, without one, the workspace offers, and
-    that whoever asks may use.
+    that whoever asks may use. `search_asks`: each search of the web waits for the person's permission.
     """
     if not model.tools:
         return NO_TOOLS
@@ -128,11 +129,12 @@ def toolbox_for(
         *task_tools(hand, named=TASKS in chosen),
     ]
     tools = {guidance.name: tool for guidance, tool in offered}
-    asking = frozenset({OPEN_GUIDANCE.name}) & set(tools)
+    asking = {OPEN_GUIDANCE.name, WEB_GUIDANCE.name} if search_asks else {OPEN_GUIDANCE.name}
+    asking = asking & set(tools)
     notes = tuple(_missing(persona, tools, chosen, web=web))
     guidance = tuple(guidance for guidance, _ in offered)
-    box = Toolbox(tools, guidance, notes, asking, gate, web=web, reader=ReadResult(conversation))
-    return _with_reader(box) if asking else box
+    box = Toolbox(tools, guidance, notes, frozenset(asking), gate, web=web, reader=ReadResult(conversation))
+    return _with_reader(box) if OPEN_GUIDANCE.name in tools else box
 
 
 def _with_reader(box: Toolbox) -> Toolbox:

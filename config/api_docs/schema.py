@@ -3,9 +3,11 @@
 from copy import deepcopy
 from typing import Any
 
+from ag_ui.core import Event
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
+from pydantic import TypeAdapter
 
 from accounts.access import permissions
 from chat.realtime import events
@@ -39,6 +41,7 @@ PROBLEM: Document = {
         "request_id": "6f1d5b7a2f0c4a3b9d8e7c6b5a493827",
     },
 }
+AG_UI = "AgUi"  # begins the names of AG-UI's components
 TURN_EVENT: Document = {
     "oneOf": list(events.sent_for_a_turn().values()),
     "discriminator": {"propertyName": "type"},
@@ -65,6 +68,37 @@ def _operation(name: str, tag: str, summary: str, content: Document, parameters:
     }
 
 
+def _message_of(component: str, more: Document | None = None) -> Document:
+    """The schema of one message of a stream of server-sent events, whose `data` is this component as JSON.
+
+    OpenAPI has no place of its own for it before 3.2: the schema of `text/event-stream` describes each message.
+    """
+    data = {
+        "type": "string",
+        "contentMediaType": "application/json",
+        "contentSchema": {"$ref": f"#/components/schemas/{component}"},
+    }
+    return {
+        "type": "object",
+        "description": f"A message of a stream of server-sent events: its `data` is the JSON of a {component}.",
+        "properties": {**(more or {}), "data": data},
+        "required": ["data"],
+    }
+
+
+def _ag_ui() -> Document:
+    """The components of AG-UI's events, as its own package describes them."""
+    described = TypeAdapter(Event).json_schema(
+        ref_template=f"#/components/schemas/{AG_UI}{{model}}", mode="serialization"
+    )
+    models = described.pop("$defs")
+    return {
+        **{f"{AG_UI}{name}": schema for name, schema in models.items()},
+        f"{AG_UI}Event": described,
+        f"{AG_UI}EventMessage": _message_of(f"{AG_UI}Event"),
+    }
+
+
 def _parameter(name: str, place: str, schema: Document, description: str = "") -> Document:
     return {"name": name, "in": place, "required": place == "path", "schema": schema, "description": description}
 
@@ -83,6 +117,7 @@ _EVENTS_TOO = (
     "them, and `Location` is the turn; what keeps it from beginning is answered as ever, as JSON."
 )
 _EVENTS = {
+    "schema": {"$ref": "#/components/schemas/TurnEventMessage"},
     "x-event-schema": {"$ref": "#/components/schemas/TurnEvent"},
     "example": f'id: 1\nevent: RUN_STARTED\ndata: {{"type":"RUN_STARTED","turn":"{ID}","seq":1}}\n\n',
 }
@@ -91,7 +126,7 @@ PATHS: dict[str, Document] = {
         "turns_events",
         "turns",
         _SSE,
-        {EVENT_STREAM: {"schema": {"type": "string"}, **_EVENTS}},
+        {EVENT_STREAM: _EVENTS},
         [
             _IDENTIFIER,
             _parameter("Last-Event-ID", "header", _SEQ, "The `seq` of the last event that arrived."),
@@ -233,7 +268,8 @@ def complete(result: dict[str, Any], **context: Any) -> dict[str, Any]:
     """drf-spectacular's last step: errors, what views that are not Django REST framework's answer, and examples."""
     result["paths"] = dict(sorted({**result["paths"], **deepcopy(PATHS)}.items()))
     components = result["components"]
-    components["schemas"] |= {"Problem": PROBLEM, "TurnEvent": TURN_EVENT}
+    message = _message_of("TurnEvent", {"id": {"type": "string"}, "event": {"type": "string"}})
+    components["schemas"] |= {"Problem": PROBLEM, "TurnEvent": TURN_EVENT, "TurnEventMessage": message, **_ag_ui()}
     components["responses"] = {"Refused": REFUSED, "Failed": FAILED}
     for path in result["paths"].values():
         for operation in path.values():
@@ -247,6 +283,8 @@ def _complete(operation: dict[str, Any]) -> None:
         events |= _EVENTS
         operation["description"] += f" {_EVENTS_TOO}"
         responses["200"]["headers"] = {"Location": {"description": "The turn.", "schema": {"type": "string"}}}
+    if operation["operationId"] == "ag_ui_run":
+        responses["200"]["content"][EVENT_STREAM]["schema"] = {"$ref": f"#/components/schemas/{AG_UI}EventMessage"}
     responses["4XX"] = {"$ref": "#/components/responses/Refused"}
     responses["502"] = {"$ref": "#/components/responses/Failed"}
     if operation["operationId"] not in EXAMPLES:

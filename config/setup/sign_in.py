@@ -15,6 +15,7 @@ from accounts.forms import AdminSignInForm, SignInForm
 from accounts.mailing.addresses import sign_up_is_open
 from accounts.models import User
 from config.setup import services
+from core.permissions import administers
 
 
 class SignInView(auth.LoginView):
@@ -65,7 +66,7 @@ class AdminSignInView(SignInView):
     next_page = "admin:index"
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if request.method == "GET" and admin.site.has_permission(request):
+        if request.method == "GET" and isinstance(request.user, User) and administers(request.user):
             return redirect("admin:index")
         return super().dispatch(request, *args, **kwargs)
 

@@ -24,7 +24,17 @@ class WorkspaceAdmin(RowAdmin):
         ("Languages", {"fields": ("languages", "default_language")}),
         (
             "Prompts",
-            {"fields": ("default_profile", "layout", "date_awareness", "today_tasks", "task_tools", "citation_model")},
+            {
+                "fields": (
+                    "default_profile",
+                    "layout",
+                    "date_awareness",
+                    "today_tasks",
+                    "task_tools",
+                    "search_approval",
+                    "citation_model",
+                )
+            },
         ),
         ("Files", {"fields": ("page_reader",)}),
         ("Sharing", {"fields": ("sharing",)}),

@@ -16,6 +16,7 @@ from projects.models.codes import HORIZONS, MAX_LENGTH, MAX_NUMBER
 
 MAX_TITLE = 200
 MAX_NEEDS = 500
+MAX_MODEL = 200
 
 
 class Progress(NamedTuple):
@@ -44,6 +45,8 @@ class Task(models.Model):
     A2A calls input-required), moved is a day task that goes on under another code, `moved_to`.
     A `breakpoint` is on an item: work by a model stops before it and tells what it `needs`, until the user has
     `cleared` it.
+    `model` is the name of the model that made it, empty for people. `proposed`: nobody has accepted it, so it stands in
+    no prompt and no model works on it. One that was declined is dropped and stays proposed.
     `draft` is on a day task that a model works on and that has no checklist yet: `projects.planner.drafts`.
     `draft_code` and `draft_detail` say why it was refused, `heartbeat` when a worker was last offered it.
     """
@@ -97,6 +100,8 @@ class Task(models.Model):
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.CASCADE, related_name="children")
     position = models.PositiveIntegerField(default=0)
     moved_to = models.OneToOneField("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="moved_from")
+    model = models.CharField(max_length=MAX_MODEL, blank=True, default="", db_default="", editable=False)
+    proposed = models.BooleanField(default=False, db_default=False, editable=False)
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now=True)
     finished = models.DateTimeField(null=True, blank=True)
@@ -138,6 +143,7 @@ class Task(models.Model):
                 | Q(finished__isnull=False, status__in=["done", "dropped", "moved"]),
                 name="a_finished_task_says_when",
             ),
+            models.CheckConstraint(condition=Q(proposed=False) | ~Q(model=""), name="models_alone_propose"),
             models.CheckConstraint(
                 condition=Q(draft="") | Q(level="task", horizon="day"),
                 name="drafts_are_for_day_tasks",
@@ -150,6 +156,11 @@ class Task(models.Model):
 
     def __str__(self) -> str:
         return self.code
+
+    @property
+    def to_decide(self) -> bool:
+        """Whether its person has yet to accept or decline it."""
+        return self.proposed and self.status in self.UNFINISHED
 
     @property
     def blocking(self) -> bool:

@@ -30,6 +30,7 @@ FILTERS = {
     "status": "status__in",
     "project": "project_id",
     "parent": "parent_id",
+    "proposed": "proposed",
 }
 
 
@@ -57,6 +58,13 @@ class TaskSerializer(serializers.ModelSerializer[Task]):
         choices=Task.Archetype.choices, allow_blank=True, read_only=True, help_text="Of tasks only."
     )
     progress = ProgressSerializer(read_only=True, allow_null=True)
+    made_by = serializers.CharField(
+        source="model", read_only=True, help_text="The name of the model that made it; empty for people."
+    )
+    proposed = serializers.BooleanField(
+        read_only=True,
+        help_text="A model made it and nobody has accepted it: it stands in no prompt. See `accept/` and `decline/`.",
+    )
     moved_from = serializers.SerializerMethodField()
     draft = serializers.SerializerMethodField()
 
@@ -65,7 +73,7 @@ class TaskSerializer(serializers.ModelSerializer[Task]):
         fields: ClassVar = [
             "id", "code", "level", "horizon", "date", "title", "notes", "archetype", "status", "breakpoint", "needs",
             "cleared", "parent", "project", "position", "moved_from", "moved_to", "progress",
-            "draft", "created", "updated", "finished",
+            "draft", "made_by", "proposed", "created", "updated", "finished",
         ]  # fmt: skip
         read_only_fields: ClassVar = fields
 
@@ -126,6 +134,9 @@ class FilterSerializer(serializers.Serializer[dict[str, Any]]):
     status = serializers.MultipleChoiceField(required=False, choices=Task.Status.choices)
     project = serializers.UUIDField(required=False)
     parent = serializers.UUIDField(required=False)  # type: ignore[assignment]  # as above
+    proposed = serializers.BooleanField(
+        required=False, allow_null=True, help_text="Only what a model proposes, or only what counts."
+    )
 
     def get_fields(self) -> dict[str, Any]:
         since = serializers.DateField(required=False, help_text="From this date on.")
@@ -191,7 +202,9 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
     def list(self, request: Request) -> Response:
         """By date, then in the order that people gave them; `from` and `to` compare the first day of a period."""
         asked = valid(FilterSerializer, request, request.query_params)
-        rows = self.get_queryset().filter(**{FILTERS[name]: value for name, value in asked.items() if value})
+        rows = self.get_queryset().filter(
+            **{FILTERS[name]: value for name, value in asked.items() if value or value is False}
+        )
         page = self.paginate_queryset(rows) or []
         return self.get_paginated_response(self.get_serializer(with_progress(page), many=True).data)
 
@@ -237,6 +250,18 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
         items = [DraftItem(**item) for item in body["items"]]
         drafted = services.draft_checklist(actor=self.actor, task=task, items=items)
         return Response(ChecklistSerializer({"items": drafted}).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=None, responses=TaskSerializer)
+    @action(detail=True, methods=["post"])
+    def accept(self, request: Request, pk: str) -> Response:
+        """Takes over what a model has proposed, with its checklist as it is now; only then it stands in prompts."""
+        return self._shown(services.accept(actor=self.actor, task=self.get_object()))
+
+    @extend_schema(request=None, responses=TaskSerializer)
+    @action(detail=True, methods=["post"])
+    def decline(self, request: Request, pk: str) -> Response:
+        """Drops what a model has proposed; it stands in no prompt."""
+        return self._shown(services.decline(actor=self.actor, task=self.get_object()))
 
     @extend_schema(request=None, responses=TaskSerializer)
     @action(detail=True, methods=["post"])

@@ -1,8 +1,9 @@
 """The mark on a task whose checklist the server is to draft: who sets it, who takes it away.
 
-It is due when a model's or hybrid task of a day is made, when the user's own becomes one, and on the day to which one
-goes on without a checklist. A worker begins it (`chat.runs.drafts`); what then becomes of it, its run says. A mark goes
-as soon as there is an item, whoever wrote it, and with a task that is the user's own or finished.
+It is due when a model's or hybrid task of a day is made, when one that a model has proposed is accepted, when the
+user's own becomes one, and on the day to which one goes on without a checklist. A worker begins it
+(`chat.runs.drafts`); what then becomes of it, its run says. A mark goes as soon as there is an item, whoever wrote it,
+and with a task that is the user's own or finished.
 Nothing here is called without the lock on the person's tasks (`projects.planner.services.lock_tasks`).
 """
 
@@ -32,7 +33,7 @@ def waiting() -> QuerySet[Task]:
 def fits(row: Task) -> bool:
     """Whether a model may draft a checklist for it."""
     is_days = (row.level, row.horizon) == (Task.Level.TASK, Task.Horizon.DAY)
-    return is_days and row.archetype != Task.Archetype.USER and row.status in Task.UNFINISHED
+    return is_days and row.archetype != Task.Archetype.USER and row.status in Task.UNFINISHED and not row.proposed
 
 
 def ask(actor: Actor, row: Task) -> None:

@@ -38,6 +38,7 @@ FIELDS = {
     "parent": gettext_lazy("Under"),
     "position": gettext_lazy("Place"),
     "moved_to": gettext_lazy("Goes on as"),
+    "proposed": gettext_lazy("Proposed by a model"),
 }
 
 
@@ -157,8 +158,8 @@ def today_count(user: User) -> Progress:
 
 
 def _counting(user: User) -> TaskQuerySet:
-    """Tasks and objectives, without dropped and moved ones."""
-    rows = Task.objects.visible_to(user).exclude(level=Task.Level.ITEM)
+    """Tasks and objectives, without dropped and moved ones and those that a model proposes."""
+    rows = Task.objects.visible_to(user).exclude(level=Task.Level.ITEM).filter(proposed=False)
     return rows.exclude(status__in=(Task.Status.DROPPED, Task.Status.MOVED))
 
 

@@ -91,22 +91,25 @@ def tasks_for_prompt(*, user: User, on: date, mentioned: Iterable[str] = (), who
     """What the model is shown: see `prompt_tasks` for the rule. `on` is the user's today. Without the `whole_day` only
     what is mentioned.
 
+    What a model has proposed and nobody has accepted is left out, unless the user mentions it: the list stands in the
+    system part, and a document may have had the model write it.
+
     `mentioned` are the codes that the user's messages of that day mention (`codes.mentions`). What the day's own tasks
     mention counts too (seed: WENDY, "@mentioned in the task list of the Day"); what stands there only for that brings
     nothing more. The project of a conversation does not narrow it: the rule says all of the day's tasks, and every one
     of them is the user's own.
     """
     mentioned = set(mentioned)
-    of_day = Q(level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=on)
+    of_day = Q(level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=on, proposed=False)
     rows = with_checklists(Task.objects.visible_to(user).select_related("moved_to"))
     if not whole_day:
         found = list(rows.filter(code__in=tasks_of(mentioned))) if mentioned else []
         named = tuple(sorted(found, key=lambda row: row.code))
         return PromptTasks(on, (), named, frozenset(row.code for row in named))
     found = list(rows.filter(of_day | Q(code__in=tasks_of(mentioned))))
-    listed = {code for row in found if _is_of(row, on) for code in _mentions(row)}
+    listed = {code for row in found if _is_of(row, on) and not row.proposed for code in _mentions(row)}
     if missing := tasks_of(listed) - {row.code for row in found}:
-        found += rows.filter(code__in=missing)
+        found += rows.filter(code__in=missing, proposed=False)
     return prompt_tasks(found, on=on, mentioned=mentioned | listed)
 
 
@@ -150,10 +153,11 @@ def render(tasks: PromptTasks, texts: Texts = BUILT_IN) -> str:
 
 def _lines(row: Task, *, notes: bool) -> Iterator[str]:
     kind = f"{row.archetype} task" if row.archetype else "objective"
-    yield f"- {row.code} [{_state(row)}] {row.title} ({kind})"
+    proposed = f", proposed by {row.model} and not accepted" if row.proposed else ""
+    yield f"- {row.code} [{_state(row)}] {row.title} ({kind}{proposed})"
     if notes:
         yield from (f"    {line}" for line in row.notes.splitlines())
-    for item in sorted(row.checklist, key=_place):
+    for item in sorted((each for each in row.checklist if not each.proposed), key=_place):
         needs = item.needs or "the user's word"
         waits = f" (breakpoint, needs: {needs})" if item.blocking else ""
         yield f"  - {item.code[len(row.code) :]} [{_state(item)}] {item.title}{waits}"
@@ -172,5 +176,6 @@ def _is_of(row: Task, day: date) -> bool:
 
 
 def _mentions(row: Task) -> Iterable[str]:
-    texts = [text for each in (row, *row.checklist) for text in (each.title, each.notes)]
+    rows = (row, *(item for item in row.checklist if not item.proposed))
+    texts = [text for each in rows for text in (each.title, each.notes)]
     return codes.mentions("\n".join(texts))

@@ -2,6 +2,9 @@
 
 Page, API, chat tool and run come through here. The rules are in `rules`. Every function raises `NotFound` for a
 row that is not the user's or is gone, and returns the row as it is now.
+
+What a model makes is `proposed` until its person accepts it, or changes, moves, extends or runs it, which shows that
+they have seen it. A document that a model reads could otherwise write into the prompts of other conversations.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +20,7 @@ from accounts.models import User
 from accounts.realtime import News, tell
 from core.errors import ProductError
 from projects.models import codes
-from projects.models.task import CodeSeries, Task, TaskChange
+from projects.models.task import MAX_MODEL, CodeSeries, Task, TaskChange
 from projects.planner import drafts
 from projects.planner.queries import today, visible_task
 from projects.planner.rules import Actor, DraftItem, NewTask, check_hand, check_here, check_kind, check_person, checked
@@ -43,6 +46,7 @@ def create(*, actor: Actor, new: NewTask) -> Task:
     if is_item and parent is not None:
         check_hand(actor, parent)
         check_here(parent)
+        _seen(actor, parent)
     _insert(actor, [row])
     if new.draft:
         drafts.ask(actor, row)
@@ -59,6 +63,8 @@ def update(*, actor: Actor, task: Task, fields: Mapping[str, Any]) -> Task:
     row = _locked(actor, task)
     check_hand(actor, row)
     was = row.archetype
+    if fields.get("status", row.status) != Task.Status.DROPPED:
+        _seen(actor, row)
     _write(actor, row, checked(actor, row, fields))
     if not drafts.fits(row):
         drafts.put(row)
@@ -73,6 +79,36 @@ def set_status(*, actor: Actor, task: Task, status: str) -> Task:
 
 
 @transaction.atomic
+def accept(*, actor: Actor, task: Task) -> Task:
+    """Takes over what a model has proposed: the row, and its checklist as it is now. Accepting again changes nothing.
+
+    A model then drafts the checklist of a model's or hybrid task of a day that has none. One that was declined opens
+    again.
+    """
+    check_person(actor, "accepts a task")
+    row = _locked(actor, task)
+    if row.proposed and row.status == Task.Status.DROPPED:
+        _write(actor, row, checked(actor, row, {"status": Task.Status.OPEN}))
+    _seen(actor, row)
+    for item in row.children.filter(level=Task.Level.ITEM, proposed=True):
+        _seen(actor, item)
+    return row
+
+
+@transaction.atomic
+def decline(*, actor: Actor, task: Task) -> Task:
+    """Drops what a model has proposed, with its checklist; it never stands in a prompt. Raises `not_proposed` (409)."""
+    check_person(actor, "declines a task")
+    row = _locked(actor, task)
+    if not row.proposed:
+        sentence = f"{row.code} is accepted, so it cannot be declined. Drop or delete it instead."
+        raise ProductError("not_proposed", sentence, status=409)
+    _write(actor, row, checked(actor, row, {"status": Task.Status.DROPPED}))
+    drafts.put(row)
+    return row
+
+
+@transaction.atomic
 def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
     """The user has confirmed or given what the item needs, so work may pass it. Clearing it again changes nothing."""
     check_person(actor, "clears a breakpoint")
@@ -81,6 +117,7 @@ def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
         raise ProductError(
             "no_breakpoint", f"{row.code} is not a breakpoint, so there is nothing to clear.", status=409
         )
+    _seen(actor, row)
     changes: dict[str, Any] = {} if row.cleared else {"cleared": timezone.now()}
     if row.status == Task.Status.WAITING:
         changes["status"] = Task.Status.OPEN
@@ -127,6 +164,7 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
         raise ProductError("finished", f"{row.code} is {row.status}. Reopen it first, then move it.", status=409)
     if day == row.date:
         raise ProductError("same_day", f"{row.code} is of this day already. Choose another.")
+    _seen(actor, row)
     new = _copy(row, date=day, parent=row.parent)
     _insert(actor, [new])
     items = list(row.children.filter(level=Task.Level.ITEM, status__in=Task.UNFINISHED))
@@ -163,6 +201,7 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], onl
     row = _locked(actor, task)
     check_hand(actor, row)
     check_here(row)
+    _seen(actor, row)
     if only_first and row.children.filter(level=Task.Level.ITEM).exists():
         raise ProductError("has_checklist", f"{row.code} has a checklist by now. Leave it as it is.", status=409)
     if not items:
@@ -203,6 +242,15 @@ def _locked(actor: Actor, task: Task) -> Task:
     return visible_task(actor.user, task.pk)
 
 
+def _seen(actor: Actor, row: Task) -> None:
+    """A person who acts on what a model has proposed accepts it; a model accepts nothing."""
+    if actor.model or not row.proposed:
+        return
+    _write(actor, row, {"proposed": False})
+    if not row.children.filter(level=Task.Level.ITEM).exists():
+        drafts.ask(actor, row)
+
+
 def _day(user: User, new: NewTask, parent: Task | None) -> date:
     if new.level == Task.Level.ITEM and parent is not None:
         if new.date not in (None, parent.date):
@@ -213,7 +261,7 @@ def _day(user: User, new: NewTask, parent: Task | None) -> date:
 
 def _copy(row: Task, **changes: Any) -> Task:
     names = ("owner", "level", "horizon", "title", "notes", "archetype", "breakpoint", "needs", "cleared", "project")
-    return Task(**{name: getattr(row, name) for name in names}, **changes)
+    return Task(**{name: getattr(row, name) for name in (*names, "model", "proposed")}, **changes)
 
 
 def _insert(actor: Actor, rows: Sequence[Task]) -> None:
@@ -229,6 +277,8 @@ def _insert(actor: Actor, rows: Sequence[Task]) -> None:
     last = Task.objects.beside(first).aggregate(last=Max("position"))["last"]
     for place, (row, number) in enumerate(zip(rows, numbers, strict=True), start=0 if last is None else last + 1):
         row.code, row.position = codes.make(series, number), place
+        if actor.model:
+            row.model, row.proposed = actor.model[:MAX_MODEL], not actor.user.accepts_model_tasks
     Task.objects.bulk_create(rows)
     if first.level == Task.Level.ITEM and parent is not None:
         drafts.put(parent)

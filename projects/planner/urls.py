@@ -33,6 +33,8 @@ urlpatterns = signed_in(
         path("<uuid:pk>/move/", views.move, name="move"),
         path("<uuid:pk>/items/", views.items, name="items"),
         path("<uuid:pk>/clear/", views.clear, name="clear"),
+        path("<uuid:pk>/accept/", views.accept, name="accept"),
+        path("<uuid:pk>/decline/", views.decline, name="decline"),
         path("<uuid:pk>/delete/", views.delete, name="delete"),
     ]
 )

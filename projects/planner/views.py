@@ -121,6 +121,18 @@ def clear(request: Request, actor: Actor, row: Task) -> str:
 
 
 @_posted
+def accept(request: Request, actor: Actor, row: Task) -> str:
+    services.accept(actor=actor, task=row)
+    return _("%(code)s is accepted.")
+
+
+@_posted
+def decline(request: Request, actor: Actor, row: Task) -> str:
+    services.decline(actor=actor, task=row)
+    return _("%(code)s is declined.")
+
+
+@_posted
 def delete(request: Request, actor: Actor, row: Task) -> str:
     services.delete(actor=actor, task=row)
     return _("%(code)s is deleted.")

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
@@ -330,15 +331,22 @@ def test_passwords_give_way_but_to_administrators(there: Provider) -> None:
     row = row_of(there, only=True)
     ada = User.objects.create_user(f"ada-{uuid4().hex[:8]}", password=PASSWORD)
     root = User.objects.create_superuser(f"root-{uuid4().hex[:8]}", password=PASSWORD)
+    staff = User.objects.create_user(f"staff-{uuid4().hex[:8]}", password=PASSWORD, is_staff=True)  # and no right
+    clerk = User.objects.create_user(f"clerk-{uuid4().hex[:8]}", password=PASSWORD, is_staff=True)
+    clerk.user_permissions.add(Permission.objects.get(codename="view_user"))
     assert 'type="password"' not in browser().get("/login/").content.decode()
     for at in ("/login/", "/admin/login/"):
         here = browser()
         answer = here.post(at, {"username": ada.username, "password": PASSWORD})
         assert not signed_in(here)
         assert at != "/login/" or f"signs people in with {row.name}" in answer.content.decode()
-    here = browser()
-    here.post("/admin/login/?next=/admin/", {"username": root.username, "password": PASSWORD})
-    assert person_at(here) == root
+        here = browser()
+        here.post(at, {"username": staff.username, "password": PASSWORD})
+        assert not signed_in(here)
+    for administrator in (root, clerk):
+        here = browser()
+        here.post("/admin/login/?next=/admin/", {"username": administrator.username, "password": PASSWORD})
+        assert person_at(here) == administrator
     delete_provider(user=root, provider=row)
     here = browser()
     here.post("/login/", {"username": ada.username, "password": PASSWORD})

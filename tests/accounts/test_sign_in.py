@@ -2,6 +2,7 @@
 refused, and there are more of them than two quarters allow together."""
 
 import logging
+import time
 from collections.abc import Callable
 from random import SystemRandom
 from typing import Any
@@ -9,11 +10,13 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.hashers import make_password
+from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 from django.utils.translation import deactivate
 from pytest_django.fixtures import Settings
 
+from accounts.access.login_throttle import WINDOW
 from accounts.models import User
 from tests.product import free_port
 
@@ -108,11 +111,45 @@ def test_a_success_lets_the_count_begin_anew(olga: User) -> None:
         assert signed_in(tried(olga.username, PASSWORD))
 
 
-def test_an_address_that_tries_many_names_is_refused_whatever_the_name(olga: User, limits: Settings) -> None:
-    limits.SIGN_IN_LIMITS = {"name": 1_000, "address": LIMIT}
+def test_an_address_that_tries_many_names_has_one_try_a_name_left(olga: User, limits: Settings) -> None:
+    """The people beside somebody who guesses come in, and the guesser learns of no name more than once."""
+    limits.SIGN_IN_LIMITS = {"name": 1_000, "address": LIMIT, "crowd": 1_000}
     address = somewhere()
     refused(lambda: tried(uuid4().hex, "guess", address=address))
+    victim, other = User.objects.create_user(uuid4().hex, password=PASSWORD), uuid4().hex
+    for name in (victim.username, other):  # whether anybody has the name or not
+        answer = tried(name, "guess", address=address)
+        assert (
+            answer.status_code == 429 and TOO_MANY in answer.content.decode() and WRONG not in answer.content.decode()
+        )
+    assert refused(lambda: tried(victim.username, PASSWORD, address=address), 1)
+    for _ in range(2):  # whoever was right may come in again
+        assert signed_in(tried(olga.username, PASSWORD, address=address))
+    assert refused(lambda: tried(uuid4().hex, "guess", address=address), 1)
+
+
+def test_the_single_tries_of_an_address_end_as_well(olga: User, limits: Settings) -> None:
+    limits.SIGN_IN_LIMITS = {"name": 1_000, "address": 1, "crowd": LIMIT}
+    address = somewhere()
+    for _ in range(2 * (LIMIT + 2)):  # in two quarters of an hour, at most
+        tried(uuid4().hex, "guess", address=address)
     assert refused(lambda: tried(olga.username, PASSWORD, address=address), 1)
+
+
+def test_who_comes_in_gives_a_failure_of_the_address_back_once(olga: User, limits: Settings) -> None:
+    limits.SIGN_IN_LIMITS = {"name": 1_000, "address": 1_000}
+    address = somewhere()
+
+    def failures() -> Any:
+        window = int(time.time()) // WINDOW
+        return cache.get(f"sign-in:address:{address}:{window}")
+
+    for _ in range(3):
+        tried(uuid4().hex, "guess", address=address)
+    before = failures()
+    assert signed_in(tried(olga.username, PASSWORD, address=address))
+    assert signed_in(tried(olga.username, PASSWORD, address=address))
+    assert (before, failures()) in ((3, 2), (None, None))  # or the clock's quarter of an hour has ended
 
 
 def test_who_signs_in_often_uses_up_nobodys_tries(olga: User, limits: Settings) -> None:

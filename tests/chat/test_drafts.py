@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connections, transaction
 from django.test import Client
 from django.utils import timezone
 
+from accounts.services import change_preferences
 from chat.background.tasks import sweep_turns
 from chat.models import Conversation, Run
 from chat.runs import drafts
@@ -94,6 +95,7 @@ def test_a_line_on_the_page_is_all_it_takes(
 def test_what_a_model_makes_in_an_answer_is_drafted_after_it_unless_it_does_so_itself(
     application: Application, person: Person, model: Model
 ) -> None:
+    change_preferences(user=person.user, fields={"accepts_model_tasks": True})
     persona = person.caller.post("personas/", {"name": "Secretary", "instructions": "", "tools": ["tasks"]}, expect=201)
     place = person.caller.post("conversations/", {"persona": persona["id"]}, expect=201)["id"]
     first = {"title": drafting("Look"), "archetype": "model"}
@@ -115,6 +117,29 @@ def test_what_a_model_makes_in_an_answer_is_drafted_after_it_unless_it_does_so_i
     person.caller.post(f"turns/{turn}/stop/")
     run_of(person, str(one.pk), "ready")
     assert Run.objects.filter(owner=person.user).count() == 1
+
+
+def test_what_a_model_makes_costs_nothing_before_its_person_accepts_it(
+    application: Application, person: Person, model: Model
+) -> None:
+    persona = person.caller.post("personas/", {"name": "Secretary", "instructions": "", "tools": ["tasks"]}, expect=201)
+    place = person.caller.post("conversations/", {"persona": persona["id"]}, expect=201)["id"]
+    call = {"name": "create_task", "arguments": {"title": drafting("Look"), "archetype": "model"}}
+    turn = person.caller.ended(person.caller.ask("Plan it.", {"steps": [{"tool_calls": [call]}, SAID]}, place)["id"])
+    told = next(part["text"] for part in turn["parts"] if part["type"] == "tool_result")
+    assert "the user accepts or declines it" in told
+    [task] = person.caller.get("tasks/?level=task")["results"]
+    assert (task["made_by"], task["proposed"], task["draft"]) == (model.name, True, None)
+    mark = uuid4().hex
+    person.caller.ended(person.caller.ask(mark)["id"])  # in another conversation, on the same day
+    assert task["code"] not in str(application.model.finished(mark)[0].body)
+    assert not Run.objects.filter(owner=person.user).exists()
+    person.caller.post(f"tasks/{task['id']}/accept/", expect=200)
+    run = run_of(person, task["id"], "ready")
+    drafted = person.caller.get(f"tasks/?parent={task['id']}")["results"]
+    assert [(row["title"], row["proposed"]) for row in drafted] == [("Look", True)]
+    person.caller.post(f"runs/{run['id']}/start/", expect=202)
+    assert not Task.objects.filter(owner=person.user, proposed=True).exists()
 
 
 def test_of_many_tasks_two_are_drafted_at_a_time_and_the_next_when_one_is_done(

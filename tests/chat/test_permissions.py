@@ -12,6 +12,8 @@ from django.test import Client
 from django.urls import reverse
 from openai import OpenAI
 
+from accounts.services import change_preferences
+from accounts.workspace import change
 from chat.models import Conversation, ToolPermission
 from chat.tools.permission import ASKS, NOBODY, RUNS, Gate, Verdict
 from core.net.url_safety import Refused
@@ -291,3 +293,49 @@ def test_a_project_without_the_web_has_no_tool_that_reaches_out_and_says_so(aski
     assert off.format("web_search, open_url") in report["notes"]
     for server in (inside, outside):
         server.delete()
+
+
+SEARCH: dict[str, Any] = {"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides"]}}]}
+
+
+@pytest.fixture
+def workspace_asks(committed: None) -> Iterator[None]:
+    change(user=None, fields={"search_approval": True})
+    yield
+    change(user=None, fields={"search_approval": False})
+
+
+def test_a_search_asks_whoever_wants_to_be_asked(asking: Asking) -> None:
+    caller = asking.person.caller
+    turn, mark = asking.begin(SEARCH)
+    assert "High water" in asking.told(turn, mark)[0]
+    change_preferences(user=asking.person.user, fields={"asks_before_search": True})
+    plan = caller.post(
+        f"conversations/{asking.place}/plan/", {"text": "Look.", "model": str(asking.model.pk)}, expect=200
+    )
+    assert plan["tools_asking"] == ["open_url", "web_search"]
+    turn, mark = asking.begin(SEARCH)
+    asking.decide(turn, allow=False)
+    assert asking.told(turn, mark) == [REFUSED]
+    ended = caller.ended(turn)
+    assert not [part for part in ended["parts"] if part.get("outgoing")]  # nothing has left
+    turn, mark = asking.begin(SEARCH)
+    asking.decide(turn, allow=True, remember=True)
+    assert "High water" in asking.told(turn, mark)[0]
+    turn, mark = asking.begin(SEARCH)  # a decision for the conversation, as for other tools
+    assert "High water" in asking.told(turn, mark)[0]
+    assert caller.get(f"turns/{turn}/report/")["tools_asking"] == ["open_url", "web_search"]
+
+
+def test_the_workspace_asks_of_everybody_and_nobody_takes_that_back(asking: Asking, workspace_asks: None) -> None:
+    change_preferences(user=asking.person.user, fields={"asks_before_search": False})
+    turn, mark = asking.begin(SEARCH)
+    asking.decide(turn, allow=False)
+    assert asking.told(turn, mark) == [REFUSED]
+    browser = Client()
+    browser.force_login(asking.person.user)
+    page = browser.get("/settings/").content.decode()
+    assert "This workspace asks everybody." in page
+    persona = Persona.objects.create(owner=asking.person.user, name="Scout", instructions="Look.", tools=["web_search"])
+    shown = browser.get(f"/personas/{persona.pk}/").content.decode()
+    assert "You are asked before each search." in shown

@@ -17,6 +17,8 @@ from chat.runs.state_machine import advance
 from llm.models import Model
 from personas.models import BudgetProfile, Persona
 from projects.models.task import Task
+from projects.planner import services
+from projects.planner.rules import Actor, NewTask
 from projects.planner.services import lock_tasks
 from tests.application import Application
 from tests.chat.working import DONE, MARK, SAID, Work, drafting, script, swept, tool_model, with_items, work
@@ -42,6 +44,30 @@ def three(person: Person, application: Application, model: Model, *titles: str) 
 def with_caps(person: Person, model: Model, **caps: int) -> str:
     profile = BudgetProfile.objects.create(name=f"capped {uuid4().hex[:6]}", **caps)
     return str(Persona.objects.create(owner=person.user, name="P", model=model, budget_profile=profile).pk)
+
+
+def test_an_item_that_a_model_writes_elsewhere_waits_for_the_person(
+    application: Application, person: Person, model: Model
+) -> None:
+    """It may come from a document, so a run that is going on does not take it up by itself."""
+    made = work(person, application, model, "hybrid", drafting(OK, at0="your word"))
+    run = made.begin(start=True)["id"]
+    made.until(run, "waiting")
+    task = Task.objects.get(pk=made.task["id"])
+    elsewhere = NewTask(OK, level="item", parent=task)
+    for _ in range(2):
+        services.create(actor=Actor(person.user, model.name), new=elsewhere)
+    first, second, third = made.items()
+    assert [each["proposed"] for each in (first, second, third)] == [False, True, True]
+    made.caller.post(f"runs/{run}/answer/", {})
+    waiting = until(lambda: (found := made.until(run, "waiting"))["item"] == second["code"] and found, "at the second")
+    assert waiting["code"] == "proposed"
+    made.caller.post(f"runs/{run}/answer/", {})  # accepts this one
+    until(lambda: made.until(run, "waiting")["item"] == third["code"], "it waits at the third")
+    made.caller.post(f"tasks/{third['id']}/decline/", expect=200)
+    swept(run)
+    made.until(run, "done")
+    assert made.asked() == ["draft", ".C01", ".C02"]
 
 
 @pytest.mark.parametrize(("read", "begins"), [(400, False), (9_000, True)])

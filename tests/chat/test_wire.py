@@ -163,6 +163,7 @@ def test_what_sse_carries_is_what_the_socket_carries(product: Product, person: P
     description = caller.get("schema/?format=json")
     place = description["paths"]["/api/v1/turns/{id}/events/"]["get"]["responses"]["200"]["content"]
     assert place["text/event-stream"]["x-event-schema"]["$ref"] == "#/components/schemas/TurnEvent"
+    assert place["text/event-stream"]["schema"]["$ref"] == "#/components/schemas/TurnEventMessage"
     described = Draft7Validator(description["components"]["schemas"]["TurnEvent"], format_checker=FormatChecker())
     assert all(described.is_valid(event) for event in [*events, snapshot])
 

@@ -143,6 +143,22 @@ def test_staff_without_permissions_see_no_rows(household: Household, people: Cal
     assert household.state() == before
 
 
+def test_being_staff_without_a_right_opens_no_page_that_others_cannot_open(
+    household: Household, people: Callable[..., User]
+) -> None:
+    """Every address, the pages of the admin and `/metrics` among them, answers as it does to anybody signed in."""
+    alone, anybody = signed_in(people(is_staff=True)), signed_in(people())
+    opened = []
+    for address in household.addresses():
+        if address.url in SIGNING_OUT | PUBLIC:
+            continue
+        status, usual = (ask(each, "GET", address.url).status_code for each in (alone, anybody))
+        if status != (403 if address.admin else usual) and status not in (302, 404, 405):
+            opened.append((address.url, status, usual))
+    assert ask(alone, "GET", "/metrics").status_code == 403
+    assert not opened, opened
+
+
 def test_the_admin_shows_administrators_no_secret_and_no_private_words(
     household: Household, people: Callable[..., User]
 ) -> None:

@@ -166,6 +166,8 @@ PARTS = {"usage": "view_modelcall", "turns": "view_turn", "runs": "view_run", "s
 def test_staff_see_what_they_may_view_and_nothing_else(client: Client, used: Model, part: str) -> None:
     staff = User.objects.create_user("staff", is_staff=True)
     client.force_login(staff)
+    assert client.get("/admin/").status_code == 403
+    staff.user_permissions.add(Permission.objects.get(codename="view_persona"))
     assert "Nothing of the workspace" in page_of(client)
     staff.user_permissions.add(Permission.objects.get(codename=PARTS[part]))
     context = client.get("/admin/").context

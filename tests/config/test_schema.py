@@ -1,11 +1,14 @@
 """The API's description: valid, true in its examples, and readable without any other site."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from ag_ui.core import RunStartedEvent
+from ag_ui.encoder import EventEncoder
 from django.contrib.staticfiles import finders
 from django.core.management import call_command
 from django.test import Client
@@ -15,6 +18,8 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from config.api_docs.schema import EXAMPLES
+from files.extraction.readers.media_types import KNOWN
+from files.pages import NOT_READ
 
 ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:]\s*["']([^"']+)["']""")
 LOADED = re.compile(r"""(?:src|href)="([^"]+)\"""")
@@ -51,6 +56,35 @@ def test_it_is_openapi_3_1_and_every_operation_says_how_it_refuses(description: 
     assert refused == {"application/problem+json": {"schema": problem}}
     for name, operation in operations(description).items():
         assert operation["responses"]["4XX"] == {"$ref": "#/components/responses/Refused"}, name
+
+
+def test_streams_are_described_message_by_message(description: Any) -> None:
+    shapes = {
+        (path, status): response["content"]["text/event-stream"]["schema"]["$ref"].rpartition("/")[2]
+        for path, described in description["paths"].items()
+        for operation in described.values()
+        for status, response in operation["responses"].items()
+        if "text/event-stream" in response.get("content", {})
+    }
+    assert shapes.pop(("/api/v1/ag-ui/", "200")) == "AgUiEventMessage"
+    assert len(shapes) > 2 and set(shapes.values()) == {"TurnEventMessage"}
+    for name in ("TurnEvent", "AgUiEvent"):
+        data = description["components"]["schemas"][f"{name}Message"]["properties"]["data"]
+        assert data["contentSchema"] == {"$ref": f"#/components/schemas/{name}"}
+
+
+def test_ag_uis_events_are_as_its_package_writes_them(description: Any) -> None:
+    begun = RunStartedEvent(thread_id="a", run_id="b")
+    written = json.loads(EventEncoder().encode(begun).removeprefix("data: "))
+    event = {"$ref": "#/components/schemas/AgUiEvent"}
+    assert wrong_with(description, event, written) == []
+    assert wrong_with(description, event, {**written, "type": "NO_SUCH_EVENT"})
+
+
+def test_a_files_content_has_the_media_types_that_there_are(description: Any) -> None:
+    content = operations(description)["files_content_retrieve"]["responses"]["200"]["content"]
+    assert {"application/pdf", "image/png", "text/plain", "text/csv", "application/octet-stream"} <= set(content)
+    assert set(content) == {*KNOWN, NOT_READ}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -120,6 +120,7 @@ def test_the_history_says_who_changed_what_from_what_to_what(actor: Actor, model
         (code, "parent", "", goal.code, ""),
         (step, "created", "", "Book", "small-model"),
         (step, "status", "open", "waiting", "small-model"),
+        (step, "proposed", "yes", "no", ""),
         (step, "cleared", "", cleared.cleared.isoformat(), ""),
         (step, "status", "waiting", "open", ""),
         (code, "status", "open", "moved", ""),

@@ -108,6 +108,20 @@ _BY_NAME = {
     "yaml": "text/x-yaml",
     "yml": "text/x-yaml",
 }
+PLAIN, XML = "text/plain", "text/xml"
+# All that `media_type` tells, and what a picture of HEIC is stored as.
+KNOWN = tuple(
+    sorted(
+        {
+            *(PDF, RTF, ZIP, EPUB, HTML, MAIL, MBOX, SVG, XML, PLAIN, HEIC),
+            *(kind for _, kind in _IMAGE_MARKS),
+            *_PARTS.values(),
+            *_COMPOUNDS.values(),
+            *OPEN_DOCUMENTS,
+            *_BY_NAME.values(),
+        }
+    )
+)
 
 
 def media_type(path: Path, name: str) -> str:
@@ -169,9 +183,9 @@ def _of_text(head: bytes, name: str) -> str:
     if _HTML_MARK.match(head):
         return HTML
     if _XML_MARK.match(head):
-        return SVG if _SVG_MARK.search(head) else "text/xml"
+        return SVG if _SVG_MARK.search(head) else XML
     if suffix in _BY_NAME:
         return _BY_NAME[suffix]
     if _HEADER.match(head) and (suffix == "eml" or len(_MAIL.findall(head)) > 1):
         return MAIL
-    return "text/plain"
+    return PLAIN

@@ -1,0 +1,155 @@
+"""An office of 300 people has one address, and somebody at it guesses. The limits are those of a new installation."""
+
+from collections.abc import Iterator
+from random import SystemRandom
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.hashers import make_password
+from django.test import Client
+from django.urls import reverse
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from tests.accounts.factors import code_of, with_app
+from tests.accounts.openid_browser import row_of
+from tests.accounts.openid_provider import providing
+from tests.accounts.software_passkey import with_passkey
+from tests.conftest import PASSWORD
+
+pytestmark = pytest.mark.django_db
+PEOPLE = 300
+LOGIN, SECOND = reverse("login"), reverse("login-second")
+_random = SystemRandom()
+
+
+@pytest.fixture(autouse=True)
+def limits(settings: Settings) -> Settings:
+    settings.SIGN_IN_LIMITS = {"name": 10, "address": 50, "crowd": 300, "codes": 200}
+    settings.PAGE_RATES = {"sign-in": 3000, "attempts": 600, "openid": 600, "shared": 120}
+    return settings
+
+
+@pytest.fixture
+def office() -> str:
+    return f"10.{_random.randrange(256)}.{_random.randrange(256)}.{_random.randrange(256)}"
+
+
+@pytest.fixture
+def people() -> list[User]:
+    stored = make_password(PASSWORD)
+    rows = [User(username=f"{number}-{uuid4().hex[:8]}", password=stored) for number in range(PEOPLE)]
+    return list(User.objects.bulk_create(rows))
+
+
+def signed_in(here: Client) -> bool:
+    return "_auth_user_id" in here.session
+
+
+class Guesser:
+    """Tries what is wrong, of one name or of a new one each time, and hears how each was answered."""
+
+    def __init__(self, office: str, name: str = "") -> None:
+        self.office, self.name = office, name
+        self.answers: list[int] = []
+
+    def guess(self, times: int = 1) -> None:
+        here = Client(REMOTE_ADDR=self.office)
+        for _ in range(times):
+            here.get(LOGIN)
+            sent = {"username": self.name or uuid4().hex, "password": "guess"}
+            self.answers.append(here.post(LOGIN, sent).status_code)
+
+    @property
+    def looked_at(self) -> int:
+        return self.answers.count(200)
+
+
+@pytest.fixture
+def guessers(office: str) -> list[Guesser]:
+    """One account is tried, and all there may be; both have used up their tries before anybody else comes."""
+    victim = User.objects.create_user(uuid4().hex, password=PASSWORD)
+    both = [Guesser(office, victim.username), Guesser(office)]
+    for each in both:
+        each.guess(60)  # few enough for the audit's limit of rows a minute, which other tests need
+    return both
+
+
+@pytest.fixture
+def held(guessers: list[Guesser]) -> Iterator[None]:
+    """Whoever guesses is held before and after; the clock's quarter of an hour may end once meanwhile."""
+    yield
+    one, many = guessers
+    assert one.looked_at <= 2 * 10 and one.answers[-1] == 429
+    assert one.looked_at + many.looked_at <= 2 * (50 + PEOPLE)
+    many.guess(60)
+    assert many.answers[-1] == 429
+
+
+@pytest.mark.usefixtures("held")
+def test_an_office_signs_in_by_password(office: str, people: list[User], guessers: list[Guesser]) -> None:
+    browsers = [Client(REMOTE_ADDR=office) for _ in people]
+    assert {here.get(LOGIN).status_code for here in browsers} == {200}  # all have the page open before one signs in
+    for here, person in zip(browsers, people, strict=True):
+        answer = here.post(LOGIN, {"username": person.username, "password": PASSWORD})
+        assert answer.status_code == 302 and signed_in(here), answer.status_code
+        guessers[0].guess()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("held")
+def test_an_office_signs_in_by_passkey(office: str, people: list[User], guessers: list[Guesser]) -> None:
+    for person in people:
+        here, passkey = Client(REMOTE_ADDR=office), with_passkey(person)
+        asked = here.post(reverse("login-passkey-options"), secure=True).json()
+        answer = here.post(reverse("login-passkey"), {"credential": passkey.signed(asked["challenge"])}, secure=True)
+        assert signed_in(here), answer["Location"]
+        guessers[0].guess()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("held")
+def test_an_office_signs_in_through_a_provider(office: str, guessers: list[Guesser]) -> None:
+    with providing() as provider:
+        row = row_of(provider)
+        browsers = [Client(REMOTE_ADDR=office) for _ in range(PEOPLE)]
+        begun = [here.get(reverse("login-openid", args=[row.pk])) for here in browsers]
+        for here, answer in zip(browsers, begun, strict=True):
+            assert answer.status_code == 302
+            provider.person["sub"] = uuid4().hex
+            assert here.get(provider.sign_in(answer["Location"])).status_code == 302
+            assert signed_in(here)
+            guessers[0].guess()
+
+
+@pytest.mark.usefixtures("held")
+def test_an_office_signs_in_with_a_second_factor(office: str, people: list[User], guessers: list[Guesser]) -> None:
+    for person in people[:100]:
+        here, (secret, _) = Client(REMOTE_ADDR=office), with_app(person)
+        assert here.post(LOGIN, {"username": person.username, "password": PASSWORD})["Location"] == SECOND
+        assert here.post(SECOND, {"code": code_of(secret)}).status_code == 302
+        assert signed_in(here)
+
+
+def test_unfinished_and_failed_attempts_are_not_without_end(office: str, limits: Any) -> None:
+    """Each way is counted by itself, and what is taken back is no credit for others."""
+    limits.PAGE_RATES = {"attempts": 5}
+    options, passkey = reverse("login-passkey-options"), reverse("login-passkey")
+    here = Client(REMOTE_ADDR=office)
+    answers = [here.post(options).status_code for _ in range(12)]  # of which six are in one minute of the clock
+    assert answers[0] == 200 and 429 in answers
+    junk = [here.post(passkey, {"credential": "{}"}).status_code for _ in range(12)]
+    assert 429 in junk
+    person = User.objects.create_user(uuid4().hex, password=PASSWORD)
+    assert (
+        Client(REMOTE_ADDR=office).post(LOGIN, {"username": person.username, "password": PASSWORD}).status_code == 302
+    )
+
+
+def test_one_person_who_signs_in_again_and_again_is_counted(office: str, limits: Any) -> None:
+    limits.PAGE_RATES = {"attempts": 5}
+    person = User.objects.create_user(uuid4().hex, password=PASSWORD)
+    sent = {"username": person.username, "password": PASSWORD}
+    answers = [Client(REMOTE_ADDR=office).post(LOGIN, sent).status_code for _ in range(40)]
+    assert answers[:10] == [302] * 10 and 429 in answers
