@@ -169,10 +169,10 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
     actions_detail: Any = ()
     actions_list: Any = ()
 
-    def changeform_view(self, request: HttpRequest, *given: Any, **options: Any) -> Any:
+    def changeform_view(self, request: HttpRequest, *arguments: Any, **options: Any) -> Any:
         """Unfold stores the request in the admin of its model, which would hold the last form of each kind of row."""
         try:
-            return super().changeform_view(request, *given, **options)
+            return super().changeform_view(request, *arguments, **options)
         finally:
             vars(self).pop("request", None)
 

@@ -86,19 +86,19 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
         return
     put_back: list[UUID] = []
     try:
-        wanted = File.objects.filter(pk=file_id).first()
-        while wanted and len(put_back) < MAX_PUT_BACK:
-            if _of_people.take(wanted.owner_id):
+        next_file = File.objects.filter(pk=file_id).first()
+        while next_file and len(put_back) < MAX_PUT_BACK:
+            if _of_people.take(next_file.owner_id):
                 try:
-                    file = _claim(wanted.pk)
+                    file = _claim(next_file.pk)
                     if file and _read(file):
                         yield file.pk
                 except AWAY as error:
-                    logger.warning("file %s waits to be read: %s", wanted.pk, error)
-                    put_back.append(wanted.pk)
+                    logger.warning("file %s waits to be read: %s", next_file.pk, error)
+                    put_back.append(next_file.pk)
                 finally:
-                    _of_people.give_back(wanted.owner_id)
-            wanted = _next_waiting(put_back)
+                    _of_people.give_back(next_file.owner_id)
+            next_file = _next_waiting(put_back)
     finally:
         _slots.release()
 

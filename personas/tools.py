@@ -61,7 +61,7 @@ def own_tools(*, search_asks: bool) -> list[tuple[str, str]]:
 
     `search_asks`: searches of the web wait for the permission of whoever this is shown to.
     """
-    words = {name: str(said) for name, said in OWN.items()}
+    words = {name: str(text) for name, text in OWN.items()}
     if search_asks:
         words["web_search"] += f" {ASKS}"
     return list(words.items())
