@@ -253,8 +253,8 @@ class OfferSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class PlanSerializer(ReportSerializer):
-    """The plan of a draft. One that does not fit has only `fits`, `limit`, the window, its source, `error`, `documents`,
-    and `offers`."""
+    """The plan of a draft. One that does not fit has only `fits`, `limit`, the window, its source, `error`,
+    `documents` and `offers`."""
 
     offers = OfferSerializer(
         many=True, help_text="What would make the draft fit, or leave less of the conversation out."
