@@ -93,6 +93,49 @@ def test_diagrams_are_drawn_in_a_frame_that_can_do_nothing_else(visit: OpenBrows
     assert page.evaluate("navigator.clipboard.readText()").startswith("flowchart LR")
 
 
+LEAD = "https://leads-away.example/?d=SECRET"
+LINKED = {
+    "flowchart": f'flowchart LR\n  A[Shown] --> B["<a href=\'{LEAD}\'>label</a>"]\n  click A "{LEAD}" "Tip" _blank',
+    "flowchart href": f'flowchart LR\n  A[Shown]\n  click A href "{LEAD}" _self',
+    "class link": f'classDiagram\n  class Shown\n  link Shown "{LEAD}" "Tip"',
+    "class click": f'classDiagram\n  class Shown\n  click Shown href "{LEAD}" "Tip"',
+    "sequence": f"sequenceDiagram\n  participant A as Shown\n  link A: Wiki @ {LEAD}\n"
+    f'  links A: {{"More": "{LEAD}"}}\n  A->>A: Go',
+    "gantt": f'gantt\n  dateFormat YYYY-MM-DD\n  section Part\n  Shown: a1, 2026-01-01, 3d\n  click a1 href "{LEAD}"',
+    "state": f'stateDiagram-v2\n  Shown --> Other\n  click Shown "{LEAD}" "Tip"',
+    "c4": f'C4Context\n  Person(a, "Shown", "Text", $link="{LEAD}")\n  UpdateElementStyle(a, $bgColor="red")',
+    "mindmap": f"mindmap\n  root((Shown))\n    [\"<a href='{LEAD}'>x</a>\"]",
+    "journey": "journey\n  title Shown\n  section One\n    Go: 5: <a href='https://leads-away.example'>Me</a>",
+    "markdown": f'flowchart LR\n  A["`Shown [x]({LEAD})`"]',
+}
+REACHING_OUT = """() => [...document.querySelectorAll("*")].flatMap(each => [
+  ...(["a", "area", "image", "img", "form", "iframe"].includes(each.localName) ? [each.outerHTML] : []),
+  ...[...each.attributes].filter(({ name, value }) => /(^|:)href$|^(src|action)$/.test(name) && !value.startsWith("#")
+    && each.localName !== "script").map(({ name, value }) => `${name}=${value}`),
+])"""
+
+
+def test_no_kind_of_diagram_leads_anywhere(visit: OpenBrowser) -> None:
+    """A click on a link in the frame would have the browser look up its host, whatever the policy then refuses."""
+    opened = visit()
+    opened.expected.append("Content Security Policy")  # which refuses the picture of a node
+    page = opened.sign_in()
+    ask(page, "Draw", text="\n\n".join(f"```mermaid\n{source}\n```" for source in LINKED.values()))
+    expect_complete(page)
+    codes = answer(page).locator(".code")
+    expect(codes).to_have_count(len(LINKED))
+    for place, kind in enumerate(LINKED):
+        codes.nth(place).scroll_into_view_if_needed()
+        drawing = codes.nth(place).locator("iframe").content_frame.locator("#diagram > svg")
+        expect(drawing, kind).to_contain_text("Shown")
+        left = drawing.evaluate(REACHING_OUT)
+        assert left == [], kind
+    drawing = codes.first.locator("iframe").content_frame
+    drawing.get_by_text("Shown").click()
+    expect(drawing.get_by_text("Shown")).to_be_visible()
+    assert len(page.context.pages) == 1
+
+
 def test_a_question_is_text_whatever_it_holds(page: Page) -> None:
     ask(page, f"{HOSTILE}\n", text="Well.")
     expect_complete(page)
