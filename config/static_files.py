@@ -19,6 +19,7 @@ from django.contrib.staticfiles.apps import StaticFilesConfig
 from django.contrib.staticfiles.finders import BaseFinder, get_finders
 from django.contrib.staticfiles.management.commands.collectstatic import Command
 from django.contrib.staticfiles.storage import HashedFilesMixin
+from django.core import checks
 from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage, Storage
 from django.core.management import call_command
@@ -29,6 +30,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import NotARegularFileError
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
+from config import browser_packages
 from config.embedded.paths import StartError
 from config.embedded.services import wheel_file
 
@@ -37,13 +39,28 @@ ORIGINALS_NAME = "originals.txt"
 COLLECTING = ".new-"  # begins the name of a directory in `STATIC_ROOT` in which a process collects
 # Level 11 makes files a tenth smaller and takes forty times as long, at the first start of every version.
 BROTLI_LEVEL = 8
+# Not asked for by any page. django-htmx brings copies of htmx, which comes from the browser packages.
+UNUSED = ("*.map", "redoc", "rest_framework", "django_htmx", "packages/*.json")
 Paths = Mapping[str, tuple[Storage, str]]
 
 
 class CollectedFilesConfig(StaticFilesConfig):
-    """Leaves out what no page asks for: source maps, and what packages bring for pages that are not shown here."""
+    """Leaves out the files that no page asks for."""
 
-    ignore_patterns = [*StaticFilesConfig.ignore_patterns, "*.map", "redoc", "rest_framework"]  # noqa: RUF012 - declared by Django
+    ignore_patterns = [*StaticFilesConfig.ignore_patterns, *UNUSED]  # noqa: RUF012 - declared by Django
+
+    def ready(self) -> None:
+        super().ready()
+        checks.register(check_browser_packages, checks.Tags.staticfiles)
+
+
+def check_browser_packages(app_configs: object, **options: object) -> list[checks.Error]:
+    """Keep `collectstatic` and `runserver` from going on without the browser packages."""
+    try:
+        browser_packages.check_installed()
+    except StartError as error:
+        return [checks.Error(str(error), id="glasshouse.E001")]
+    return []
 
 
 class PackagedFiles(BaseFinder):
@@ -185,11 +202,12 @@ def collect_changed() -> None:
 
     Files of the version before stay for its pages and processes: names carry a hash. The manifest comes last, so
     whoever reads it has all that it names, and several processes may do this at once. Raises StartError when the
-    directory cannot be written.
+    directory cannot be written or the browser packages are not installed.
     """
     root = Path(settings.STATIC_ROOT)
     if settings.DEBUG or _made_from(root) == fingerprint():
         return
+    browser_packages.check_installed()
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root, prefix=COLLECTING) as directory:
@@ -227,12 +245,14 @@ def _move(new: Path, root: Path, *, last: tuple[str, ...]) -> None:
 
 
 def fingerprint() -> str:
-    """A hash of the names and contents of all files where they stand, and of how they are processed.
+    """A hash of the names and contents of all files where they stand, of how they are processed, and of the lock of the
+    browser packages: so a change of the lock has their installation checked.
 
     It takes some 15 ms for 300 files of 5 MB.
     """
     found = hashlib.blake2b(digest_size=20)
-    for name, path in sorted([("", Path(__file__)), *_files()]):
+    lock = browser_packages.FOLDER / browser_packages.LOCK_NAME
+    for name, path in sorted([("", Path(__file__)), ("", lock), *_files()]):
         content = path.read_bytes()
         found.update(f"{name}\0{len(content)}\0".encode() + content)
     return found.hexdigest()
