@@ -5,7 +5,8 @@
 1. It reads the versions and integrity hashes from `static/packages/package-lock.json`.
 2. `npm pack` fetches the packages. Where no Node is installed, the npm of the wheel in requirements-node.txt does it.
 3. A package that does not have the hash of the lock is refused.
-4. The named files and the licences are copied. `installed.json` records their hashes and the integrity of the package.
+4. The named files and the licence are copied. For a build that contains other packages, NOTICE.txt lists these with
+   their licences. `installed.json` records the hashes of the files and the integrity of the package.
 
 `npm ci` would also install everything that the packages depend on, which their builds for browsers contain already: for
 Mermaid 118 packages of 200 MB. And it would let packages run scripts.
@@ -53,9 +54,14 @@ class LockedPackage:
     version: str
     integrity: str
     license: str
+    dependencies: tuple[str, ...]
 
 
-PACKAGES = (BrowserPackage("htmx.org", ("dist/htmx.min.js", "LICENSE")),)
+PACKAGES = (
+    BrowserPackage("dejavu-fonts-ttf", ("ttf/DejaVuMathTeXGyre.ttf", "LICENSE")),
+    BrowserPackage("htmx.org", ("dist/htmx.min.js", "LICENSE")),
+    BrowserPackage("mermaid", ("dist/mermaid.min.js", "LICENSE")),
+)
 
 
 def read_lock(path: Path = FOLDER / LOCK_NAME) -> dict[str, LockedPackage]:
@@ -64,9 +70,34 @@ def read_lock(path: Path = FOLDER / LOCK_NAME) -> dict[str, LockedPackage]:
     entries = json.loads(path.read_text())["packages"]
     names = {key: key.removeprefix(prefix) for key in entries if key.startswith(prefix) and key.count(prefix) == 1}
     return {
-        name: LockedPackage(name, entries[key]["version"], entries[key]["integrity"], entries[key].get("license", ""))
+        name: LockedPackage(
+            name,
+            version=entries[key]["version"],
+            integrity=entries[key]["integrity"],
+            license=entries[key].get("license", ""),
+            dependencies=tuple(entries[key].get("dependencies", ())),
+        )
         for key, name in names.items()
     }
+
+
+def list_dependencies(name: str, lock: Mapping[str, LockedPackage]) -> list[LockedPackage]:
+    """Return the packages that a package depends on, directly or through others, by name."""
+    reached, waiting = {name}, [name]
+    while waiting:
+        new = set(lock[waiting.pop()].dependencies) - reached
+        reached |= new
+        waiting += new
+    return [lock[each] for each in sorted(reached - {name})]
+
+
+def write_notice(name: str, lock: Mapping[str, LockedPackage]) -> bytes:
+    """Return the text that names what a build for browsers is made from; empty for a package without dependencies."""
+    inside = list_dependencies(name, lock)
+    if not inside:
+        return b""
+    head = f"{name} {lock[name].version} is built from these packages on npm, among others:\n\n"
+    return (head + "".join(f"{each.name} ({each.license})\n" for each in inside)).encode()
 
 
 def integrity_of(content: bytes) -> str:
@@ -132,6 +163,9 @@ def install(folder: Path = FOLDER, packages: Iterable[BrowserPackage] = PACKAGES
     wanted = list(packages)
     tarballs = fetch_tarballs(lock[package.name] for package in wanted)
     files = {package.name: read_members(tarballs[package.name], package.files) for package in wanted}
+    for name, contents in files.items():
+        if notice := write_notice(name, lock):
+            contents[NOTICE_NAME] = notice
     (folder / RECORD_NAME).unlink(missing_ok=True)
     for path in folder.iterdir():
         if path.is_dir():

