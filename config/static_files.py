@@ -38,8 +38,8 @@ ORIGINALS_NAME = "originals.txt"
 COLLECTING = ".new-"  # begins the name of a directory in `STATIC_ROOT` in which a process collects
 # Level 11 makes files a tenth smaller and takes forty times as long, at the first start of every version.
 BROTLI_LEVEL = 8
-# Not asked for by any page. django-htmx brings copies of htmx, which comes from the browser packages. The admin asks for
-# jquery.js and xregexp.js with DEBUG alone, and nothing is collected then.
+# Not asked for by any page. django-htmx brings copies of htmx, which comes from the browser packages. The admin asks
+# for jquery.js and xregexp.js with DEBUG alone, and nothing is collected then.
 UNUSED = ("*.map", "redoc", "rest_framework", "django_htmx", "packages/*.json", "jquery.js", "xregexp.js")
 Paths = Mapping[str, tuple[Storage, str]]
 
