@@ -130,9 +130,9 @@ def test_no_kind_of_diagram_leads_anywhere(visit: OpenBrowser) -> None:
         expect(drawing, kind).to_contain_text("Shown")
         left = drawing.evaluate(REACHING_OUT)
         assert left == [], kind
-    drawing = codes.first.locator("iframe").content_frame
-    drawing.get_by_text("Shown").click()
-    expect(drawing.get_by_text("Shown")).to_be_visible()
+    node = codes.first.locator("iframe").content_frame.get_by_text("Shown")
+    node.click()
+    expect(node).to_be_visible()
     assert len(page.context.pages) == 1
 
 
