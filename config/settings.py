@@ -183,11 +183,6 @@ USE_TZ = True
 # The web server collects them when it starts. With DEBUG they are served from where they stand, as they are now.
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATICFILES_FINDERS = [
-    "django.contrib.staticfiles.finders.FileSystemFinder",
-    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "config.static_files.PackagedFiles",
-]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(DATA_DIR / "static")))
 STORAGE_URL = env.str("STORAGE_URL", default="")
 STORAGES = {

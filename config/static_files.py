@@ -8,7 +8,7 @@ import os
 import posixpath
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from typing import Any
 import brotli
 from django.conf import settings
 from django.contrib.staticfiles.apps import StaticFilesConfig
-from django.contrib.staticfiles.finders import BaseFinder, get_finders
+from django.contrib.staticfiles.finders import get_finders
 from django.contrib.staticfiles.management.commands.collectstatic import Command
 from django.contrib.staticfiles.storage import HashedFilesMixin
+from django.core import checks
 from django.core.files.base import ContentFile
-from django.core.files.storage import FileSystemStorage, Storage
+from django.core.files.storage import Storage
 from django.core.management import call_command
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -29,43 +30,37 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import NotARegularFileError
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
+from config import browser_packages
 from config.embedded.paths import StartError
-from config.embedded.services import wheel_file
 
 # What the files were made from, beside the manifest that names the files.
 ORIGINALS_NAME = "originals.txt"
 COLLECTING = ".new-"  # begins the name of a directory in `STATIC_ROOT` in which a process collects
 # Level 11 makes files a tenth smaller and takes forty times as long, at the first start of every version.
 BROTLI_LEVEL = 8
+# Not asked for by any page. django-htmx brings copies of htmx, which comes from the browser packages. The admin asks
+# for jquery.js and xregexp.js with DEBUG alone, and nothing is collected then.
+UNUSED = ("*.map", "redoc", "rest_framework", "django_htmx", "packages/*.json", "jquery.js", "xregexp.js")
 Paths = Mapping[str, tuple[Storage, str]]
 
 
 class CollectedFilesConfig(StaticFilesConfig):
-    """Leaves out what no page asks for: source maps, and what packages bring for pages that are not shown here."""
+    """Leaves out the files that no page asks for."""
 
-    ignore_patterns = [*StaticFilesConfig.ignore_patterns, "*.map", "redoc", "rest_framework"]  # noqa: RUF012 - declared by Django
+    ignore_patterns = [*StaticFilesConfig.ignore_patterns, *UNUSED]  # noqa: RUF012 - declared by Django
+
+    def ready(self) -> None:
+        super().ready()
+        checks.register(check_browser_packages, checks.Tags.staticfiles)
 
 
-class PackagedFiles(BaseFinder):
-    """Files of packages that are no apps of Django: Mermaid's build for browsers, as its makers publish it, and a face
-    for formulas."""
-
-    # Folder, package, file in it.
-    FOUND = (("mermaid", "mermaidx", "assets/mermaid.js"), ("fonts", "mermaidx", "assets/fonts/DejaVuSans.ttf"))
-
-    def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, Storage]]:
-        for folder, package, file in self.FOUND:
-            path = wheel_file(package, file)
-            storage = FileSystemStorage(location=path.parent)
-            storage.prefix = folder  # type: ignore[attr-defined]  # which collecting looks for
-            yield path.name, storage
-
-    def find(self, path: str, find_all: bool = False, **options: Any) -> Any:
-        for folder, package, file in self.FOUND:
-            if path == f"{folder}/{posixpath.basename(file)}":
-                found = str(wheel_file(package, file))
-                return [found] if find_all else found
-        return []
+def check_browser_packages(app_configs: object, **options: object) -> list[checks.Error]:
+    """Keep `collectstatic` and `runserver` from going on without the browser packages."""
+    try:
+        browser_packages.check_installed()
+    except StartError as error:
+        return [checks.Error(str(error), id="glasshouse.E001")]
+    return []
 
 
 class QuickCompressor(Compressor):
@@ -185,11 +180,12 @@ def collect_changed() -> None:
 
     Files of the version before stay for its pages and processes: names carry a hash. The manifest comes last, so
     whoever reads it has all that it names, and several processes may do this at once. Raises StartError when the
-    directory cannot be written.
+    directory cannot be written or the browser packages are not installed.
     """
     root = Path(settings.STATIC_ROOT)
     if settings.DEBUG or _made_from(root) == fingerprint():
         return
+    browser_packages.check_installed()
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root, prefix=COLLECTING) as directory:
@@ -227,12 +223,14 @@ def _move(new: Path, root: Path, *, last: tuple[str, ...]) -> None:
 
 
 def fingerprint() -> str:
-    """A hash of the names and contents of all files where they stand, and of how they are processed.
+    """A hash of the names and contents of all files where they stand, of how they are processed, and of the lock of the
+    browser packages: so a change of the lock has their installation checked.
 
     It takes some 15 ms for 300 files of 5 MB.
     """
     found = hashlib.blake2b(digest_size=20)
-    for name, path in sorted([("", Path(__file__)), *_files()]):
+    lock = browser_packages.FOLDER / browser_packages.LOCK_NAME
+    for name, path in sorted([("", Path(__file__)), ("", lock), *_files()]):
         content = path.read_bytes()
         found.update(f"{name}\0{len(content)}\0".encode() + content)
     return found.hexdigest()

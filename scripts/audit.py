@@ -1,10 +1,10 @@
 """`make audit`: known vulnerabilities of the pinned packages, from advisories that were saved before. Asks no network.
 
-`ADVISORIES` names a folder or file of advisories in the OSV format, as OSV publishes for PyPI and the Python Packaging
-Authority keeps: .json and .yaml files, at any depth, and .zip files of them. Ends with status 0 when none of the
-packages has a known vulnerability, 1 when one has, and 2 when nothing was checked, because there are no advisories or
-they cannot be read. With `--where-saved`, as CI runs it, it says so as plainly but ends with 0 where `ADVISORIES` is
-not set.
+`ADVISORIES` names a folder or file of advisories in the OSV format, as OSV publishes for PyPI and npm and the Python
+Packaging Authority keeps: .json and .yaml files, at any depth, and .zip files of them. Ends with status 0 when none of
+the packages has a known vulnerability, 1 when one has, and 2 when nothing was checked, because there are no advisories
+or they cannot be read. With `--where-saved`, as CI runs it, it says so as plainly but ends with 0 where `ADVISORIES`
+is not set.
 """
 
 import json
@@ -19,10 +19,12 @@ from typing import Any
 import yaml
 from packaging.version import InvalidVersion, Version
 
+from config.browser_packages import PACKAGES, read_lock
 from scripts.lock import FILES, normal, pins
 
 FINE, VULNERABLE, UNCHECKED = 0, 1, 2
 Advisory = Mapping[str, Any]
+Package = tuple[str, str]  # its ecosystem, as OSV calls it, and its name there
 
 
 class Unusable(Exception):
@@ -69,20 +71,30 @@ def _advisories(name: str, content: bytes) -> Iterator[Advisory]:
     yield from (each for each in found or () if isinstance(each, dict) and "id" in each and "affected" in each)
 
 
-def vulnerabilities(pinned: Mapping[str, str], advisories: Iterable[Advisory]) -> Iterator[Vulnerability]:
-    """Of packages by normal name, in these versions."""
+def read_pins() -> dict[Package, str]:
+    """Return the versions of all pinned packages: those of the requirements, and those that pages load code from."""
+    lock = read_lock()
+    python = {("PyPI", normal(pin["name"])): pin["version"] for path in FILES for pin in pins(path.read_text())}
+    return python | {("npm", package.name): lock[package.name].version for package in PACKAGES}
+
+
+def vulnerabilities(pinned: Mapping[Package, str], advisories: Iterable[Advisory]) -> Iterator[Vulnerability]:
+    """Yield the vulnerabilities of packages in these versions."""
     for advisory in advisories:
         if advisory.get("withdrawn"):
             continue
         for affected in advisory["affected"]:
             package = affected.get("package", {})
-            name = normal(str(package.get("name", "")))
-            if package.get("ecosystem") != "PyPI" or name not in pinned or not _is_affected(pinned[name], affected):
+            ecosystem, name = str(package.get("ecosystem", "")), str(package.get("name", ""))
+            if ecosystem == "PyPI":
+                name = normal(name)
+            version = pinned.get((ecosystem, name))
+            if version is None or not _is_affected(version, affected):
                 continue
             aliases = tuple(sorted(map(str, advisory.get("aliases") or ())))
             summary = str(advisory.get("summary") or advisory.get("details") or "").strip().partition("\n")[0]
             fixed = tuple(dict.fromkeys(str(event["fixed"]) for event in _events(affected) if "fixed" in event))
-            yield Vulnerability(name, pinned[name], str(advisory["id"]), aliases, summary, fixed)
+            yield Vulnerability(name, version, str(advisory["id"]), aliases, summary, fixed)
 
 
 def _is_affected(version: str, affected: Mapping[str, Any]) -> bool:
@@ -126,7 +138,7 @@ def audited(place: Path) -> list[str]:
     """A line a vulnerability of the pinned packages. Raises `Unusable`."""
     if not place.exists():
         raise Unusable(f"There is no {place}.")
-    pinned = {normal(pin["name"]): pin["version"] for path in FILES for pin in pins(path.read_text())}
+    pinned = read_pins()
     advisories = list(saved(place))
     if not advisories:
         raise Unusable(f"{place} holds no advisories in the OSV format.")

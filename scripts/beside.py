@@ -51,6 +51,8 @@ def main(commit: str, more: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="glasshouse-beside-") as directory:
             place = Path(directory)
             _unpack(commit, place)
+            if (place / "config" / "browser_packages.py").exists():
+                subprocess.run([sys.executable, "-m", "config.browser_packages"], cwd=place, check=True)
             _migrate(services)
             environment = {**os.environ, "DATABASE_URL": services.database, "REDIS_URL": services.redis}
             what = ["-m", OTHERS, "-k", ABOUT_MIGRATIONS, "-q", *more]

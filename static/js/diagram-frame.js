@@ -62,6 +62,7 @@
       securityLevel: "strict",
       suppressErrorRendering: true,
       theme: "base",
+      look: "classic", // else borders fade into colours that are not ours
       themeVariables: { ...data.colours, darkMode: data.dark, fontFamily: getComputedStyle(place).fontFamily },
     });
     try {

