@@ -22,6 +22,8 @@ from tests.config.test_fuzz import description
 from tests.conftest import Person
 from tests.product import ROOT, Product, until
 
+pytestmark = [pytest.mark.product, pytest.mark.untidy]  # it fills the fields of the whole workspace
+
 MOST = 150_000_000  # bytes by which a process may grow
 BODY = 7_800_000  # bytes, somewhat less than a request may have
 RETURNED = 1.3  # of its memory before, a process may have after a job
@@ -129,7 +131,6 @@ def send(http: httpx.Client, gauge: Gauge, method: str, url: str, body: bytes) -
     return [f"{method} {url}, {body[:30]!r}: {each}" for each in wrong]
 
 
-@pytest.mark.product
 def test_the_largest_body_of_every_operation_is_bounded_work(
     product: Product, program: httpx.Client, household: Household
 ) -> None:
@@ -171,7 +172,6 @@ def conversations() -> Iterator[tuple[str, Any]]:
     yield embeddings, {"model": "bundled", "input": [list(range(100, 8_000))] * 40}
 
 
-@pytest.mark.product
 def test_the_longest_conversations_and_inputs_are_bounded_work(product: Product, program: httpx.Client) -> None:
     gauge, wrong = Gauge(product), list[str]()
     for url, body in conversations():
@@ -179,7 +179,6 @@ def test_the_longest_conversations_and_inputs_are_bounded_work(product: Product,
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.product
 def test_the_largest_form_of_every_page_is_bounded_work(product: Product, owner: User, household: Household) -> None:
     names = {name for page in (ROOT / "templates").rglob("*.html") for name in FIELD.findall(page.read_text())}
     share = "ab+" * (BODY // 3 // len(names))
@@ -212,7 +211,6 @@ def rows_of_a_table(number: int) -> bytes:
     return "\n".join(rows).encode()
 
 
-@pytest.mark.product
 def test_memory_is_given_back_after_jobs(product: Product, person: Person) -> None:
     gauge = Gauge(product)
 
