@@ -97,10 +97,10 @@ def restore(source: Path, say: Say) -> None:
     if "rows" not in _done():
         if program:
             jobs = postgres.jobs()
-            say(f"The rows are loaded and their indexes made, {jobs} at a time. A million messages take some minutes.")
+            say(f"The rows are loaded and their indexes made, {jobs} at a time.")
             postgres.load(program, directory / DUMP, jobs)
         else:
-            say("The rows are loaded and their indexes made. A million messages take up to half an hour.")
+            say("The rows are loaded and their indexes made.")
             rows.load(manifest["migrations"], manifest["tables"], manifest["sequences"], directory, STATE)
         _note("rows")
         say(f"That took {(time.monotonic() - begun) / 60:,.1f} minutes.")
