@@ -347,7 +347,7 @@ LOGGING = {
             "filters": ["refusals"],
             "stream": "ext://sys.stderr",
         },
-        **({"sentry": {"class": "core.logs.sentry.Handler", "dsn": SENTRY_DSN}} if SENTRY_DSN else {}),
+        **({"sentry": {"()": "core.logs.sentry.handler", "dsn": SENTRY_DSN}} if SENTRY_DSN else {}),
     },
     "root": {"handlers": _handlers, "level": LOG_LEVEL},
     "loggers": {

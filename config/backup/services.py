@@ -1,11 +1,13 @@
-"""A backup is a directory: `manifest.json`, the rows of each table, and the objects of the storage.
+"""A backup is a directory: `manifest.json`, the rows of all tables, and the objects of the storage.
 
-    manifest.json        what it holds, of which version, and the fingerprints of the keys that open its secrets
-    rows/<id>/*.copy.gz  all tables at one moment
-    objects/…            every object of the storage, by its name
+    manifest.json          what it holds, of which version, and the fingerprints of the keys that open its secrets
+    rows/<id>/rows.dump    all tables at one moment, by pg_dump in its custom format
+    objects/…              every object of the storage, by its name
 
 The manifest is written last, so a directory with one is a whole backup. A backup into the same directory again copies
 only objects that are new, also when the one before was broken off; the rows are always those of one moment, all anew.
+
+A backup of an older version is restored as it is, and migrated. Its rows may be of format 1 (`config.backup.rows`).
 """
 
 import hashlib
@@ -13,9 +15,8 @@ import hmac
 import json
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from django.conf import settings
@@ -24,40 +25,43 @@ from django.db import connection, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
-from config.backup import objects, tables
-from config.backup.tables import Later, Table
+from config.backup import objects, postgres, rows
+from config.backup.postgres import Refused
 from config.http.health import missing_migrations
 from core.private_files import make_private, make_target, open_private
 from files.index.indexing import create_vector_index
 from files.models import Embedder
 
-FORMAT = 1
+FORMAT, FORMAT_OF_COPIES = 2, 1
 MANIFEST = "manifest.json"
+DUMP = "rows.dump"
 STATE = "glasshouse_restore"  # the table of a restore that is under way: its steps that are done
-SECONDS_AN_INDEXED_MESSAGE = 0.002  # on a busy machine, both indexes of words; see docs/operations.md
-SECONDS_A_ROW = 0.0002  # of any table, with all its other indexes and keys
+_ANYTHING = """
+SELECT to_regclass(%s) IS NOT NULL, EXISTS (
+    SELECT FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
+    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e'))
+"""
 
-Say = Callable[[str], object]
 
-
-class Refused(Exception):
-    """Says what is wrong and what to do."""
+class Say(Protocol):
+    def __call__(self, line: str, /) -> object: ...
 
 
 def back_up(target: Path, say: Say) -> None:
     if missing_migrations():
         raise Refused("Migrations are missing in the database. Run manage.py migrate, then make the backup.")
+    server = postgres.server_major()
+    program = postgres.find_program("pg_dump", server)
     if warning := make_target(target):
         say(warning)
     before = target / MANIFEST
     say(f"{objects.copy_out(target / 'objects'):,} objects are copied.")
     own = str(uuid4())
-    rows = target / "rows" / own
-    make_private(rows, below=target)
-    with tables.snapshot():
-        made, found = timezone.now(), tables.sequences()
-        written = [tables.write(name, columns, rows) for name, columns in tables.tables().items()]
-    say(f"{sum(each.rows for each in written):,} rows of {len(written)} tables are written.")
+    directory = target / "rows" / own
+    make_private(directory, below=target)
+    made = timezone.now()
+    postgres.dump(program, directory / DUMP)
+    say(f"The rows are written, {(directory / DUMP).stat().st_size / 1e6:,.1f} MB.")
     say(f"{objects.copy_out(target / 'objects'):,} objects that came meanwhile are copied.")
     manifest = {
         "format": FORMAT,
@@ -65,15 +69,16 @@ def back_up(target: Path, say: Say) -> None:
         "made": made.isoformat(),
         "migrations": _migrations(),
         "keys": _fingerprints(),
-        "tables": [each.as_json() for each in written],
-        "sequences": found,
+        "server": server,
+        "pg_dump": program.major,
+        "sha256": _digest(directory / DUMP),
     }
     written_aside = before.with_suffix(".partial")
     with open_private(written_aside) as file:
         file.write(json.dumps(manifest, indent=1).encode())
     written_aside.rename(before)
-    for each in rows.parent.iterdir():
-        if each != rows:
+    for each in directory.parent.iterdir():
+        if each != directory:
             shutil.rmtree(each)
     say(f"The backup in {target} is whole.")
 
@@ -81,47 +86,32 @@ def back_up(target: Path, say: Say) -> None:
 def restore(source: Path, say: Say) -> None:
     """Into an empty database and the storage of the settings; broken off, it goes on where it was."""
     manifest = _manifest(source)
-    rows, kept = source / "rows" / manifest["id"], [Table(**each) for each in manifest["tables"]]
-    _begin(manifest, rows, kept)
+    directory = source / "rows" / manifest["id"]
+    _check_files(manifest, directory)
+    program = None
+    if manifest["format"] == FORMAT:
+        program = postgres.find_program("pg_restore", max(manifest["pg_dump"], postgres.server_major()))
+    _begin(manifest)
     say(f"{objects.copy_in(source / 'objects'):,} objects are copied into the storage.")
-    if "migrated" not in _done():
-        call_command("migrate", interactive=False, verbosity=0)
-        _note("migrated")
-        say("The tables are made.")
-    if "stripped" not in _done():
-        with transaction.atomic():
-            _note("stripped", [[each.name, each.of, each.definition, each.key] for each in tables.strip([STATE])])
-    for table in kept:
-        if f"rows of {table.name}" not in _done():
-            with transaction.atomic():
-                tables.load(table, rows)
-                _note(f"rows of {table.name}")
-    say(f"{sum(each.rows for each in kept):,} rows are loaded.")
-    _make_the_rest(kept, say)
-    with transaction.atomic():
-        tables.finish([STATE], manifest["sequences"])
-        with connection.cursor() as cursor:
-            cursor.execute(f"DROP TABLE {STATE}")
-    say("All is restored. Start the processes; manage.py doctor says what does not fit.")
-
-
-def _make_the_rest(kept: list[Table], say: Say) -> None:
-    count = {table.name: table.rows for table in kept}
-    most = 60 + SECONDS_AN_INDEXED_MESSAGE * count.get("chat_message", 0) + SECONDS_A_ROW * sum(count.values())
-    later = [Later(*each) for each in _done()["stripped"]]
-    say(
-        f"{len(later)} indexes and keys are made, those of the search in messages too, within {most / 60:,.0f} minutes."
-    )
     begun = time.monotonic()
-    for each in later:
-        if f"made {each.name}" not in _done():
-            with transaction.atomic():
-                tables.make(each)
-                _note(f"made {each.name}")
+    if "rows" not in _done():
+        if program:
+            jobs = postgres.jobs()
+            say(f"The rows are loaded and their indexes made, {jobs} at a time.")
+            postgres.load(program, directory / DUMP, jobs)
+        else:
+            say("The rows are loaded and their indexes made.")
+            rows.load(manifest["migrations"], manifest["tables"], manifest["sequences"], directory, STATE)
+        _note("rows")
+        say(f"That took {(time.monotonic() - begun) / 60:,.1f} minutes.")
+    call_command("migrate", interactive=False, verbosity=0)
     # `reembed` makes these, not a migration, so an empty database has only that of the bundled embedder.
     for dimensions in Embedder.objects.order_by("dimensions").values_list("dimensions", flat=True).distinct():
         create_vector_index(dimensions)
-    say(f"That took {(time.monotonic() - begun) / 60:,.1f} minutes.")
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+        cursor.execute(f"DROP TABLE {STATE}")
+    say("All is restored. Start the processes; manage.py doctor says what does not fit.")
 
 
 def _manifest(source: Path) -> Any:
@@ -129,10 +119,10 @@ def _manifest(source: Path) -> Any:
         manifest = json.loads((source / MANIFEST).read_text())
     except FileNotFoundError:
         raise Refused(f"There is no whole backup in {source}: it has no {MANIFEST}. Name another directory.") from None
-    if manifest["format"] != FORMAT or manifest["migrations"] != _migrations():
+    if manifest["format"] not in (FORMAT, FORMAT_OF_COPIES) or not set(manifest["migrations"]) <= set(_migrations()):
         raise Refused(
-            f"This backup was made by another version of Glasshouse, on {manifest['made']}. Restore it with that "
-            "version, then upgrade."
+            f"This backup was made by a newer version of Glasshouse, on {manifest['made']}. Install that version, then "
+            "restore it."
         )
     keys = _fingerprints()
     if any(not set(needed) <= set(keys[kind]) for kind, needed in manifest["keys"].items()):
@@ -143,13 +133,36 @@ def _manifest(source: Path) -> Any:
     return manifest
 
 
-def _begin(manifest: Any, rows: Path, kept: list[Table]) -> None:
-    """Notes in the database which backup is restored into it, unless it is the one that was broken off."""
-    broken = [table.file for table in kept if not tables.is_whole(table, rows)]
+def _check_files(manifest: Any, directory: Path) -> None:
+    if manifest["format"] == FORMAT:
+        digests = {DUMP: manifest["sha256"]}
+        if postgres.server_major() < manifest["server"]:
+            raise Refused(
+                f"This backup is of PostgreSQL {manifest['server']}, and the server of DATABASE_URL is older. Restore "
+                f"it into PostgreSQL {manifest['server']} or later."
+            )
+    else:
+        digests = {rows.file_of(table): table["sha256"] for table in manifest["tables"]}
+    broken = [name for name, digest in digests.items() if _digest(directory / name) != digest]
     if broken:
         raise Refused(f"The backup is damaged: {', '.join(broken[:5])} is not what was written. Take another backup.")
-    under_way = STATE in tables.tables()
-    if _done()["backup"] != manifest["id"] if under_way else not tables.is_empty():
+
+
+def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file, or nothing where it is missing."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def _begin(manifest: Any) -> None:
+    """Notes in the database which backup is restored into it, unless it is the one that was broken off."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ANYTHING, [STATE])
+        under_way, anything = cursor.fetchone()
+    if _done().get("begun") != manifest["id"] if under_way else anything:
         raise Refused(
             "The database is not empty. Make a new one, in which a superuser has made the extension vector, and name "
             "it in DATABASE_URL."
@@ -157,7 +170,7 @@ def _begin(manifest: Any, rows: Path, kept: list[Table]) -> None:
     if not under_way:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"CREATE TABLE {STATE} (step text PRIMARY KEY, said jsonb NOT NULL)")
-            _note("backup", manifest["id"])
+            _note("begun", manifest["id"])
 
 
 def _note(step: str, said: Any = "") -> None:

@@ -1,13 +1,14 @@
 """Lines of the log: of addresses not what in them is a secret, or what somebody searched for; also as JSON."""
 
-import json
 import logging
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.http import Http404
 from django.http.multipartparser import MultiPartParserError
+from pythonjsonlogger.json import JsonFormatter as JsonLines
 
 from core.logs.context import known
 
@@ -20,6 +21,8 @@ _SECRET = re.compile(
     r"|(?P<mark>\b(?:gh|whsec)_)[\w+/=%-]{16,}"
     r"|(?P<query>(?<=/)\?)\S+|(?P<named>(?<=[\w.~%-])\?)(?=[\w%])\S+"
 )
+_ATTRIBUTES = ("asctime", "levelname", "name", "message")  # of a record, which each line as JSON has
+_MEMBERS = {"asctime": "time", "levelname": "level", "name": "logger", "exc_info": "error"}  # their names in the line
 
 
 def without_secrets(text: str) -> str:
@@ -43,20 +46,21 @@ class Formatter(logging.Formatter):
         return without_secrets(super().format(record))
 
 
-class JsonFormatter(Formatter):
-    """An object a line: `time` (ISO 8601, UTC), `level`, `logger`, `message`, what is known of where it comes from (see
-    `core.logs.context`), and `error`, the traceback, where there is one. What a line brings as `extra={"fields": …}`
-    are further members."""
+class JsonFormatter(JsonLines):
+    """Write a line as an object: `time` (ISO 8601, UTC), `level`, `logger`, `message`, `error` (a traceback), and what
+    `core.logs.context` knows of the place. A line adds members by `extra={"fields": ...}`."""
+
+    def __init__(self) -> None:
+        super().__init__(_ATTRIBUTES, rename_fields=_MEMBERS, json_default=str, json_ensure_ascii=False)
 
     def format(self, record: logging.LogRecord) -> str:
-        said = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": without_secrets(record.getMessage()),
-            **known(),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info:
-            said["error"] = without_secrets(self.formatException(record.exc_info))
-        return json.dumps(said, ensure_ascii=False, default=str)
+        # Libraries attach requests and bodies to a record, and JsonLines would write them. So it gets another record.
+        attributes = {name: getattr(record, name) for name in ("created", "levelname", "name", "exc_info")}
+        attributes["msg"] = without_secrets(record.getMessage())
+        return super().format(logging.makeLogRecord({**attributes, **known(), **getattr(record, "fields", {})}))
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+    def formatException(self, ei: Any) -> str:
+        return without_secrets(str(super().formatException(ei)))

@@ -1,74 +1,63 @@
-"""Errors for Sentry: lines of the log at level ERROR, as events that say where, and nothing that anybody wrote.
+"""Errors for Sentry: lines of the log at level ERROR, as events that hold nothing that anybody wrote.
 
-Of an exception go its kind and the places in the code that it passed, with the lines there; of a line of ours its
-constant words; and the ids by which the log has the rest. Its sentence, values of variables, the request and what was
-done before do not go: they may hold texts, searches and tokens. So this client is used and not `sentry_sdk.init`, which
-hooks itself into everything. Loaded only where `SENTRY_DSN` is set.
+An event has the kind of an exception, the places in the code that it passed with the lines of code, the constant words
+of a line of ours, and the ids that find the other lines in the log. It has no sentence of an exception, value of a
+variable, request or earlier line: these may hold texts, searches and tokens. Loaded only where `SENTRY_DSN` is set.
 """
 
-import atexit
 import logging
-from typing import Any
 
-from sentry_sdk.client import Client
-from sentry_sdk.utils import exceptions_from_error_tuple
+import sentry_sdk
+from sentry_sdk.integrations.atexit import AtexitIntegration
+from sentry_sdk.integrations.logging import EventHandler, ignore_logger
+from sentry_sdk.types import Event, Hint
 
 from core.logs.context import known, trace_of
 
-SECONDS = 2.0  # that the end of a process waits for what is on its way
 # Whose lines are constants with places to fill in. Others put them together first, from whatever they were given.
 OURS = frozenset(
     ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects", "django.request")
 )
+# Members of an event that stay as Sentry's client makes them.
+_STAYING = frozenset(("event_id", "timestamp", "level", "logger", "platform", "server_name", "environment", "release"))
 
 
-class Handler(logging.Handler):
-    """Of `logging`; sends on a thread of the client's own, which begins with the first event."""
-
-    def __init__(self, dsn: str) -> None:
-        super().__init__(logging.ERROR)
-        self._client = Client(
-            dsn=dsn,
-            default_integrations=False,
-            auto_enabling_integrations=False,
-            auto_session_tracking=False,
-            send_client_reports=False,
-            include_local_variables=False,
-            max_breadcrumbs=0,
-        )
-        atexit.register(self._client.close, SECONDS)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith(("sentry_sdk", "urllib3")):
-            return  # they tell of events that did not leave
-        try:
-            self._client.capture_event(event_of(record, self._client.options))
-        except Exception:
-            self.handleError(record)
-
-    def flush(self) -> None:
-        self._client.flush(SECONDS)
+def handler(dsn: str) -> EventHandler:
+    """Start Sentry's client, which hooks itself into nothing, and return the handler of the log that feeds it."""
+    sentry_sdk.init(
+        dsn=dsn,
+        default_integrations=False,
+        auto_enabling_integrations=False,
+        integrations=[AtexitIntegration(callback=lambda pending, timeout: None)],  # the default writes to stderr
+        auto_session_tracking=False,
+        send_client_reports=False,
+        include_local_variables=False,
+        max_breadcrumbs=0,
+        before_send=_stripped,
+    )
+    for name in ("sentry_sdk*", "urllib3*"):  # they tell of events that did not leave
+        ignore_logger(name)
+    return EventHandler(logging.ERROR)
 
 
-def event_of(record: logging.LogRecord, options: dict[str, Any]) -> Any:
-    """In the format of https://develop.sentry.dev/sdk/data-model/event-payloads/."""
-    said = known()
+def _stripped(event: Event, hint: Hint) -> Event | None:
+    """Return a new event with what may leave; see https://develop.sentry.dev/sdk/data-model/event-payloads/."""
+    record = hint.get("log_record")
+    if record is None:
+        return None
+    ids = known()
     ours = record.name in OURS or record.name.partition(".")[0] in OURS
-    event: dict[str, Any] = {
-        "level": record.levelname.lower().replace("critical", "fatal"),
-        "logger": record.name,
-        "logentry": {"message": str(record.msg) if ours else f"An error of {record.name}"},
-        "tags": {name: said[name] for name in ("request_id", "turn_id") if name in said},
-    }
-    if "user_id" in said:
-        event["user"] = {"id": said["user_id"]}
-    if "request_id" in said:
-        trace_id, span_id = trace_of(said["request_id"])
-        event["contexts"] = {"trace": {"trace_id": f"{trace_id:032x}", "span_id": f"{span_id:016x}"}}
-    if record.exc_info and record.exc_info[0] is not None:
-        values = exceptions_from_error_tuple(record.exc_info, options)
-        for each in values:
+    stripped: Event = {name: value for name, value in event.items() if name in _STAYING}  # type: ignore[assignment]
+    stripped["logentry"] = {"message": str(record.msg) if ours else f"An error of {record.name}"}
+    stripped["tags"] = {name: ids[name] for name in ("request_id", "turn_id") if name in ids}
+    if "user_id" in ids:
+        stripped["user"] = {"id": ids["user_id"]}
+    if "request_id" in ids:
+        trace_id, span_id = trace_of(ids["request_id"])
+        stripped["contexts"] = {"trace": {"trace_id": f"{trace_id:032x}", "span_id": f"{span_id:016x}"}}
+    if "exception" in event:
+        for each in event["exception"]["values"]:
             each["value"] = ""
             each.get("mechanism", {}).pop("data", None)
-        event["exception"] = {"values": values}
-    return event
+        stripped["exception"] = event["exception"]
+    return stripped

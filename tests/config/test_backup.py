@@ -1,11 +1,13 @@
-"""A backup holds everything, and is restored into an empty database of the same version with the same keys, or not."""
+"""A backup holds everything. It is restored into an empty database, by its version or a later one with its keys."""
 
 import gzip
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from config.backup.services import MANIFEST, STATE
+from config.backup import postgres
+from config.backup.postgres import Refused, find_program, server_major
+from config.backup.services import DUMP, MANIFEST, STATE
 from files.index.indexing import create_vector_index
 from files.models import Embedder
 from scripts.services import migrated_database
@@ -28,6 +32,14 @@ from tests.product import ROOT, database_url
 
 pytestmark = pytest.mark.process
 
+Execute = Callable[[str], list[Any]]
+Manage = Callable[..., "subprocess.CompletedProcess[str]"]
+
+TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+COLUMNS = """
+SELECT column_name FROM information_schema.columns
+WHERE table_schema = 'public' AND table_name = %s AND is_generated = 'NEVER' ORDER BY ordinal_position
+"""
 STRUCTURE = r"""
 WITH plain AS (
     SELECT indexdef AS said FROM pg_indexes WHERE schemaname = 'public' UNION ALL
@@ -43,11 +55,37 @@ def backed_up(path: Path) -> dict[str, Any]:
     return dict(json.loads((path / MANIFEST).read_text()))
 
 
-def rows_of(path: Path) -> dict[str, list[bytes]]:
-    """By table, sorted: the order is that of places in the table, and a short row that is loaded after a long one may
-    get the room that was left before it."""
-    files = path.glob("rows/*/*.copy.gz")
-    return {each.name: sorted(gzip.decompress(each.read_bytes()).split(b"\n")) for each in files}
+def rows_of(run: Execute) -> dict[str, Any]:
+    """Return a digest of the rows of each table, and the sequences, of the database that `run` asks."""
+    tables = [name for (name,) in run(TABLES)]
+    digest = "SELECT count(*), md5(string_agg(t::text, chr(10) ORDER BY t::text)) FROM {} t"
+    sequences = run("SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = 'public' ORDER BY 1")
+    return {name: run(digest.format(name)) for name in tables} | {"sequences": sequences}
+
+
+def asked(query: str) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return list(cursor.fetchall())
+
+
+def write_format_1(path: Path, database: "psycopg.Connection[Any]", manifest: dict[str, Any]) -> None:
+    """Write a backup of the database as versions before pg_dump wrote it, with what `manifest` says besides."""
+    rows = path / "rows" / manifest["id"]
+    rows.mkdir(parents=True)
+    tables = []
+    for (name,) in database.execute(TABLES).fetchall():
+        found = database.execute(COLUMNS, [name]).fetchall()
+        listed = ", ".join(f'"{column}"' for (column,) in found)
+        copying = f"COPY {name} ({listed}) TO STDOUT"
+        with gzip.open(rows / f"{name}.copy.gz", "wb") as file, database.cursor().copy(copying) as copy:
+            file.writelines(bytes(piece) for piece in copy)
+        digest = hashlib.sha256((rows / f"{name}.copy.gz").read_bytes()).hexdigest()
+        columns = [column for (column,) in found]
+        tables.append({"name": name, "columns": columns, "rows": 0, "sha256": digest})
+    sequences = "SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = 'public'"
+    sequenced = dict(database.execute(sequences).fetchall())
+    (path / MANIFEST).write_text(json.dumps(manifest | {"format": 1, "tables": tables, "sequences": sequenced}))
 
 
 @pytest.fixture
@@ -62,17 +100,44 @@ def vector_index(committed: None) -> Iterator[None]:
 
 
 @pytest.fixture
-def migrated(committed: None) -> Iterator[str]:
-    """The URL of a database of its own, as migrations leave it."""
+def empty(committed: None) -> Iterator[str]:
+    """The URL of an empty database, in which a superuser has made the extension."""
     with connection._nodb_cursor() as server:
         server.execute("DROP DATABASE IF EXISTS restored")
-        server.execute(f'CREATE DATABASE restored TEMPLATE "{migrated_database()}"')
-        yield database_url({**connection.settings_dict, "NAME": "restored"})
+        server.execute("CREATE DATABASE restored TEMPLATE template0")
+        url = database_url({**connection.settings_dict, "NAME": "restored"})
+        with psycopg.connect(url, autocommit=True) as database:
+            database.execute("CREATE EXTENSION vector")
+        yield url
         server.execute("DROP DATABASE restored WITH (FORCE)")
 
 
-def test_a_restore_goes_on_where_it_was_broken_off_and_brings_everything_back(
-    person: Person, settings: Settings, tmp_path: Path, migrated: str, vector_index: None
+@pytest.fixture
+def before(committed: None) -> Iterator[str]:
+    """The URL of a copy of the database as the migration before the last one of `llm` had left it."""
+    with connection._nodb_cursor() as server:
+        server.execute("DROP DATABASE IF EXISTS before")
+        server.execute(f'CREATE DATABASE before TEMPLATE "{migrated_database()}"')
+        url = database_url({**connection.settings_dict, "NAME": "before"})
+        yield url
+        server.execute("DROP DATABASE before WITH (FORCE)")
+
+
+@pytest.fixture
+def manage(settings: Settings, tmp_path: Path) -> Manage:
+    """Run a command on the database of a URL, with the keys of the tests and the storage `after`."""
+
+    def run(url: str, *arguments: str, **more: str) -> "subprocess.CompletedProcess[str]":
+        keys = {"SECRET_KEY": settings.SECRET_KEY, "ENCRYPTION_KEYS": ",".join(settings.ENCRYPTION_KEYS)}
+        environment = {**os.environ, **keys, "DATABASE_URL": url, "DATA_DIR": str(tmp_path / "after"), **more}
+        command = [sys.executable, "manage.py", *arguments]
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_a_restore_that_was_broken_off_is_begun_again_and_brings_everything_back(
+    person: Person, settings: Settings, tmp_path: Path, empty: str, vector_index: None, manage: Manage
 ) -> None:
     settings.MEDIA_ROOT = tmp_path / "before"
     past(person.user, 2)
@@ -81,34 +146,55 @@ def test_a_restore_goes_on_where_it_was_broken_off_and_brings_everything_back(
     assert (tmp_path / "backup" / "objects" / name).read_bytes() == b"what was uploaded"
     secret = "secret-of-the-scripted-provider"
     assert not any(settings.SECRET_KEY in path.read_text(errors="ignore") for path in tmp_path.rglob("*.json"))
-
-    def manage(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        keys = {"SECRET_KEY": settings.SECRET_KEY, "ENCRYPTION_KEYS": ",".join(settings.ENCRYPTION_KEYS)}
-        environment = {**os.environ, **keys, "DATABASE_URL": migrated, "DATA_DIR": str(tmp_path / "after")}
-        command = [sys.executable, "manage.py", *arguments]
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-
-    refused = manage("restore", str(tmp_path / "backup"))
-    assert refused.returncode == 1 and "The database is not empty." in refused.stderr
-    with psycopg.connect(migrated, autocommit=True) as database:  # as if it had ended after the migrations
+    with psycopg.connect(empty, autocommit=True) as database:
+        # As if it had ended amid the rows: of some tables they are loaded, no index is made.
         database.execute(f"CREATE TABLE {STATE} (step text PRIMARY KEY, said jsonb NOT NULL)")
-        done = {"backup": made["id"], "migrated": ""}
-        for step in done.items():
-            database.execute(f"INSERT INTO {STATE} VALUES (%s, to_jsonb(%s::text))", step)  # noqa: S608 - a constant
-        restored = manage("restore", str(tmp_path / "backup"))
+        database.execute(f"INSERT INTO {STATE} VALUES ('begun', to_jsonb(%s::text))", [made["id"]])  # noqa: S608 - a constant
+        dump = tmp_path / "backup" / "rows" / made["id"] / DUMP
+        program = [find_program("pg_restore", server_major()).path, "--no-owner", "-n", "public", "-d", empty]
+        for part in (["--section=pre-data"], ["--data-only", "-t", "chat_message", "-t", "accounts_user"]):
+            subprocess.run([*program, *part, str(dump)], check=True)
+        database.execute("TRUNCATE accounts_user")
+        restored = manage(empty, "restore", str(tmp_path / "backup"))
         assert restored.returncode == 0, restored.stderr
         assert "All is restored." in restored.stdout and secret not in restored.stdout
-        with connection.cursor() as cursor:
-            cursor.execute(STRUCTURE)
-            assert database.execute(STRUCTURE).fetchall() == cursor.fetchall()
+        assert database.execute(STRUCTURE).fetchall() == asked(STRUCTURE)
+        assert rows_of(lambda query: database.execute(query).fetchall()) == rows_of(asked)
     assert (tmp_path / "after" / "files" / name).read_bytes() == b"what was uploaded"
-    again = manage("backup", str(tmp_path / "again"))
-    assert again.returncode == 0, again.stderr
-    assert json.loads((tmp_path / "again" / MANIFEST).read_text())["sequences"] == made["sequences"]
-    before, after = rows_of(tmp_path / "backup"), rows_of(tmp_path / "again")
-    assert {each["name"] + ".copy.gz" for each in made["tables"]} == before.keys() == after.keys()
-    for table in before:
-        assert after[table] == before[table], table
+    again = manage(empty, "restore", str(tmp_path / "backup"))
+    assert again.returncode == 1 and "The database is not empty." in again.stderr
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_a_backup_of_an_older_version_is_restored_and_migrated(
+    kind: int, person: Person, settings: Settings, tmp_path: Path, empty: str, before: str, manage: Manage
+) -> None:
+    settings.MEDIA_ROOT = tmp_path / "before"
+    made = backed_up(tmp_path / "backup")
+    last, previous = sorted((ROOT / "llm" / "migrations").glob("0*.py"))[:-3:-1]
+    back = manage(before, "migrate", "llm", previous.stem)
+    assert back.returncode == 0, back.stderr
+    made["migrations"].remove(f"llm.{last.stem}")
+    dump = tmp_path / "backup" / "rows" / made["id"] / DUMP
+    with psycopg.connect(before, autocommit=True) as database:
+        database.execute("INSERT INTO auth_group (name) VALUES ('of the version before')")
+        old = rows_of(lambda query: database.execute(query).fetchall())
+        if kind == 1:
+            shutil.rmtree(tmp_path / "backup")
+            write_format_1(tmp_path / "backup", database, made)
+        else:
+            program = find_program("pg_dump", server_major()).path
+            subprocess.run([program, "-Fc", "-n", "public", "-f", str(dump), before], check=True)
+            made["sha256"] = hashlib.sha256(dump.read_bytes()).hexdigest()
+            (tmp_path / "backup" / MANIFEST).write_text(json.dumps(made))
+    restored = manage(empty, "restore", str(tmp_path / "backup"))
+    assert restored.returncode == 0, restored.stderr
+    with psycopg.connect(empty, autocommit=True) as database:
+        assert database.execute(STRUCTURE).fetchall() == asked(STRUCTURE)
+        new = rows_of(lambda query: database.execute(query).fetchall())
+    assert new["auth_group"] == old["auth_group"]
+    changed = {name for name in old if new[name] != old[name]}
+    assert changed <= {"django_migrations", "sequences", *(name for name in old if name.startswith("llm_"))}
 
 
 def test_what_does_not_fit_is_refused_with_what_to_do(committed: None, settings: Settings, tmp_path: Path) -> None:
@@ -125,12 +211,46 @@ def test_what_does_not_fit_is_refused_with_what_to_do(committed: None, settings:
     keys, settings.ENCRYPTION_KEYS = settings.ENCRYPTION_KEYS, ["another key " * 5]
     assert "made with other keys" in refused()
     settings.ENCRYPTION_KEYS = keys
-    packed = tmp_path / "backup" / "rows" / made["id"] / "accounts_user.copy.gz"
+    packed = tmp_path / "backup" / "rows" / made["id"] / DUMP
     packed.write_bytes(packed.read_bytes()[:-1])
-    assert "accounts_user.copy.gz is not what was written" in refused()
-    made["migrations"].append("chat.9999_of_tomorrow")
-    (tmp_path / "backup" / MANIFEST).write_text(json.dumps(made))
-    assert "another version of Glasshouse" in refused()
+    assert f"{DUMP} is not what was written" in refused()
+    for newer in ({"server": 99}, {"format": 3}, {"migrations": [*made["migrations"], "chat.9999_of_tomorrow"]}):
+        (tmp_path / "backup" / MANIFEST).write_text(json.dumps(made | newer))
+        assert ("PostgreSQL 99 or later" if "server" in newer else "a newer version of Glasshouse") in refused()
+
+
+def test_programs_that_are_too_old_or_missing_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "WHEEL", "no_such_package")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Refused, match=r"pg_dump is not installed, and PostgreSQL 18 or later is needed\. Install"):
+        find_program("pg_dump", 18)
+    program = tmp_path / "pg_dump"
+    program.write_text("#!/bin/sh\necho 'pg_dump (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)'\n")
+    program.chmod(0o755)
+    with pytest.raises(Refused, match="pg_dump is of version 15, and PostgreSQL 18"):
+        find_program("pg_dump", 18)
+    assert find_program("pg_dump", 14).major == 15
+
+
+@pytest.mark.django_db
+def test_the_password_is_on_no_command_line_and_in_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a program in the place of pg_dump that writes down how it was called."""
+    monkeypatch.setattr(postgres, "WHEEL", "no_such_package")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program, calls = tmp_path / "pg_dump", tmp_path / "calls"
+    told = f'{{ echo "$@"; cat $PGSERVICEFILE; stat -c %a $PGSERVICEFILE; }} > {calls}'
+    answer = "echo 'pg_dump: error: connection failed' >&2; exit 1"
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "pg_dump (PostgreSQL) 99.0" && exit\n{told}\n{answer}\n'
+    )
+    program.chmod(0o755)
+    parameters = {"host": "/sockets", "dbname": "with space", "password": "not to be seen", "sslmode": "require"}
+    monkeypatch.setattr(connection, "get_connection_params", lambda: parameters | {"cursor_factory": None})
+    with pytest.raises(Refused, match=r"pg_dump could not write the rows: pg_dump: error: connection failed\."):
+        postgres.dump(find_program("pg_dump", 99), tmp_path / DUMP)
+    arguments, *service, mode = calls.read_text().splitlines()
+    assert service == ["[glasshouse]", "host=/sockets", "dbname=with space", "sslmode=require"] and mode == "600"
+    assert f"--file={tmp_path / DUMP}" in arguments and "not to be seen" not in arguments
 
 
 def test_a_backup_into_an_open_folder_is_for_its_owner_alone(

@@ -147,8 +147,13 @@ def test_thousands_of_lines_as_json_hold_no_secret_text_or_search(written: io.St
         raise ValueError(f"gh_{TOKEN} of /search/?q={secret}")
     except ValueError:
         logging.getLogger("any").exception("failed at /s/%s/", TOKEN)
+    logging.getLogger("elses").error({"a": "dictionary"}, extra={"body": TOKEN, "level": TOKEN})
     lines = [json.loads(line) for line in written.getvalue().splitlines()]
-    assert len(lines) == 10_001
+    assert len(lines) == 10_002
+    members = {"time", "level", "logger", "message"}
+    assert set(lines[-1]) == members and lines.pop()["message"] == "{'a': 'dictionary'}"
+    assert set(lines[0]) == {*members, "request_id", "client", "method", "path", "status", "size", "seconds"}
+    assert set(lines[-1]) == {*members, "error"}
     assert TOKEN not in written.getvalue()
     first = lines[0]
     assert (first["logger"], first["request_id"], first["path"], first["seconds"]) == ("access", "id-0", "/s/…/", 0.25)

@@ -27,6 +27,11 @@ TEXTS = {
     "cp1254": ("Işık ile Gönül, İzmir'de güneşli bir günde çay içtiler ve şarkı söylediler.",),
     "cp1257": ("Lietuvių kalba yra viena seniausių gyvų kalbų, kurią žmonės šnekėjo dar žiloje senovėje.",),
     "cp1251": ("Съешь же ещё этих мягких французских булок, да выпей чаю. " * 3,),
+    "cp866": ("Съешь же ещё этих мягких французских булок, да выпей чаю.",),
+    "cp932": ("会議は金曜日の午後に行われます。資料は事前に配布されます。",),
+    "big5": ("會議將於星期五下午舉行，資料會提前發放。",),
+    "cp949": ("회의는 금요일 오후에 열립니다. 자료는 미리 배포됩니다.",),
+    "cp1255": ("הישיבה תתקיים ביום שישי אחר הצהריים.",),
     "cp1253": ("Ξεσκεπάζω την ψυχοφθόρα βδελυγμία, και η αλεπού πηδάει πάνω από τον σκύλο. " * 3,),
 }
 
@@ -48,9 +53,25 @@ def test_one_damaged_character_does_not_turn_utf8_into_something_else() -> None:
     assert detected(data) == "utf-8"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("big5", TEXTS["big5"][0]),
+        ("euc_jp", TEXTS["cp932"][0]),
+        ("iso8859_2", TEXTS["cp1250"][0]),
+        ("mac_roman", TEXTS["cp1252"][1]),
+    ],
+)
+def test_a_code_page_has_the_name_that_people_choose_it_by(encoding: str, text: str) -> None:
+    assert detected(text.encode(encoding)) == encoding in ENCODINGS
+
+
 def test_html_and_xml_say_what_they_are_in() -> None:
     text = '<?xml version="1.0" encoding="ISO-8859-2"?><p>Źle, ą i š</p>'
-    assert decoded(text.encode("iso8859_2")) == (text, "iso8859-2")
+    assert decoded(text.encode("iso8859_2")) == (text, "iso8859_2")
+    assert detected('<meta charset="iso-8859-1"><p>café</p>'.encode("cp1252")) == "cp1252"
+    text = '<meta charset="shift_jis"><p>① 日本</p>'
+    assert decoded(text.encode("cp932")) == (text, "cp932")
     assert detected(b'<meta charset="no-such-thing"><p>caf\xe9 au lait, \xe7a va</p>') == "cp1252"
 
 

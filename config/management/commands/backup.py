@@ -3,7 +3,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from config.backup.services import Refused, back_up
+from config.backup.postgres import Refused
+from config.backup.services import back_up
 
 
 class Command(BaseCommand):

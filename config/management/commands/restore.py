@@ -3,11 +3,15 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from config.backup.services import Refused, restore
+from config.backup.postgres import Refused
+from config.backup.services import restore
 
 
 class Command(BaseCommand):
-    help = "Restores a backup into an empty database and the storage. Broken off and called again, it goes on."
+    help = (
+        "Restores a backup, of this version or an older one, into an empty database and the storage. Broken off and "
+        "called again, it goes on."
+    )
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:

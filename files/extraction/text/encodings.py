@@ -1,10 +1,12 @@
-"""In which encoding a text is written: by its mark, as UTF-8, else by its language."""
+"""Find the encoding of a text: by its mark, as UTF-8, else with chardet. Tell the language of its words."""
 
 import codecs
 import re
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from charset_normalizer import from_bytes
+if TYPE_CHECKING:
+    from chardet import DetectionDict
 
 SAMPLE = 65_536  # bytes that are looked at
 _MARKS = (
@@ -17,58 +19,56 @@ _MARKS = (
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _MOST_CONTROLS = 0.01  # of a text's bytes; more are no text
 _MOST_DAMAGE = 0.02  # of the bytes above 127 of a text in UTF-8 that was cut or joined in the wrong place
-_DECLARATION = re.compile(rb"""(?:charset|encoding)\s*+=\s*+["']?\s*+([\w.:-]{1,40})""", re.I)
 _BLANKS = frozenset(b" \n\r\t")
 
-# Code pages by their part of Europe, those that texts come in most often first.
-_WESTERN, _CENTRAL = ("cp1252", "cp850", "mac_roman"), ("cp1250", "iso8859_2", "cp852")
-_TURKISH, _BALTIC = ("cp1254", "cp857"), ("cp1257", "cp775")
-# Of each language its code pages, the letters beyond a to z that it is written with, and some of its frequent words.
-_LANGUAGES = {
-    "en": (_WESTERN, "éèêëïöüçñàáâäåæøœ", "the of and to in is that for it with as was on are by this be not from at"),
-    "fr": (
-        _WESTERN,
-        "àâäæçéèêëîïôöœùûüÿ",
-        "de la le et les des en un une du que est pour dans qui il au sur pas par",
-    ),
-    "de": (_WESTERN, "äöüßéèàáô", "der die und in den von zu das mit sich des auf für ist im dem nicht ein eine als"),
-    "es": (_WESTERN, "áéíóúñüç", "de la que el en y los del las un por con una para es se no su al lo como"),
-    "it": (_WESTERN, "àèéìíîòóùú", "di e che la il un per in una non sono del con della le si da dei alla gli"),
-    "pt": (_WESTERN, "áâãàçéêíóôõúü", "de que e o a do da em um para com não uma os no se na por mais dos"),
-    "nl": (_WESTERN, "áâçéèêëïíóöôúü", "de van het een en in is dat op te zijn voor met die niet aan er om ook als"),
-    "da": (_WESTERN, "æøåéèêóäöü", "og i at det er en til på af den for med ikke som der de har et om kan"),
-    "no": (_WESTERN, "æøåéèêóòôäöü", "og i det er på en til som av for at med den har ikke et om kan eller fra"),
-    "sv": (_WESTERN, "äöåéèüáà", "och att det i en som på är av för med den till inte har de om ett var vi"),
-    "fi": (
-        _WESTERN,
-        "äöåéšžü",
-        "ja on ei että se ovat oli kun mutta myös tai kuin ole joka niin hän sen voi tämä",
-    ),
-    "is": (_WESTERN, "áéíóúýþæöð", "og að í á er sem til við um með það en ekki af var fyrir eru frá hann eða"),
-    "ca": (_WESTERN, "àçéèíïóòúü·", "de la i el que a les en per un els amb una del no es dels al més són"),
-    "sq": (_WESTERN, "çë", "të e në dhe i për një me që nga është se nuk u më do ka si ky janë"),
-    "pl": (_CENTRAL, "ąćęłńóśźżéö", "i w na z nie do się że jest to o jak za po od przez dla ale co są"),
-    "cs": (_CENTRAL, "áčďéěíňóřšťúůýžöü", "a v na se je že z do s o to k i za pro ve jsou by od jako"),
-    "sk": (_CENTRAL, "áäčďéíľĺňóôŕšťúýžö", "a v na sa je že z do s o to k aj za pre vo sú by od ako"),
-    "hu": (_CENTRAL, "áéíóöőúüűä", "a az és hogy nem is egy van ez meg csak volt de vagy ha már el azt mint lehet"),
-    "ro": (_CENTRAL, "ăâîşţșțé", "de și în a la cu din pe nu o este care un pentru să au mai sau ce se"),
-    "sl": (_CENTRAL, "čšžćđ", "je in v na se za da so ki z ne po pa s bi ali tudi o kot od"),
-    "hr": (_CENTRAL, "čćđšž", "je i u na se za da su od s ne koji o kao iz ili a što to sam"),
-    "tr": (_TURKISH, "çğıi̇öşüâîû", "ve bir bu için ile de da olarak daha çok en gibi olan sonra kadar ne o mi var her"),
-    "lt": (_BALTIC, "ąčęėįšųūž", "ir yra kad su iš tai kaip į bet nuo buvo jo dėl o taip apie per ne ar pagal"),
-    "lv": (_BALTIC, "āčēģīķļņōŗšūž", "un ir no ar uz par kas ka to tas nav arī pie vai bet tika lai kā līdz tā"),
-    "et": (_BALTIC, "äöõüšž", "ja on ei et ka see oli kui oma selle mis või seda aga need ning üks kes siis olema"),
+# Code pages that texts come in, under chardet's names, the commonest first. DOS and Macintosh wrote those of the second
+# group; they are told from the first by few characters.
+_COMMON = (
+    *("cp1252", "cp1250", "cp1251", "iso8859-1", "iso8859-15", "iso8859-2", "koi8-r", "cp1254", "cp1257", "cp1253"),
+    *("cp1255", "cp1256", "cp1258", "cp874", "cp932", "gb18030", "big5hkscs", "cp949", "euc_jis_2004", "johab"),
+    *("koi8-u", "iso8859-5", "iso8859-6", "iso8859-7", "iso8859-8", "iso8859-9"),
+)
+_OLD = ("cp850", "cp852", "cp866", "cp775", "cp857", "cp855", "mac-roman", "mac-cyrillic")
+_RANKS = {name: rank for rank, name in enumerate((*_COMMON, *_OLD))}
+# Narrower code pages that people know by name. They are named where they hold all of the text.
+_NARROWER = {"big5hkscs": "big5", "euc_jis_2004": "euc_jp"}
+_FEW = 3  # bytes above 127; a text with fewer says little of its code page
+_OLD_SHARE = 0.97  # of the confidence in an old code page that counts in such a text
+_FALLBACK = "cp1252"
+_DECLARED = 0.95  # chardet's confidence in a code page that the text declares and holds to
+# Frequent words by language.
+_FREQUENT = {
+    name: words.split()
+    for name, words in (
+        ("en", "the of and to in is that for it with as was on are by this be not from at"),
+        ("fr", "de la le et les des en un une du que est pour dans qui il au sur pas par"),
+        ("de", "der die und in den von zu das mit sich des auf für ist im dem nicht ein eine als"),
+        ("es", "de la que el en y los del las un por con una para es se no su al lo como"),
+        ("it", "di e che la il un per in una non sono del con della le si da dei alla gli"),
+        ("pt", "de que e o a do da em um para com não uma os no se na por mais dos"),
+        ("nl", "de van het een en in is dat op te zijn voor met die niet aan er om ook als"),
+        ("da", "og i at det er en til på af den for med ikke som der de har et om kan"),
+        ("no", "og i det er på en til som av for at med den har ikke et om kan eller fra"),
+        ("sv", "och att det i en som på är av för med den till inte har de om ett var vi"),
+        ("fi", "ja on ei että se ovat oli kun mutta myös tai kuin ole joka niin hän sen voi tämä"),
+        ("is", "og að í á er sem til við um með það en ekki af var fyrir eru frá hann eða"),
+        ("ca", "de la i el que a les en per un els amb una del no es dels al més són"),
+        ("sq", "të e në dhe i për një me që nga është se nuk u më do ka si ky janë"),
+        ("pl", "i w na z nie do się że jest to o jak za po od przez dla ale co są"),
+        ("cs", "a v na se je že z do s o to k i za pro ve jsou by od jako"),
+        ("sk", "a v na sa je že z do s o to k aj za pre vo sú by od ako"),
+        ("hu", "a az és hogy nem is egy van ez meg csak volt de vagy ha már el azt mint lehet"),
+        ("ro", "de și în a la cu din pe nu o este care un pentru să au mai sau ce se"),
+        ("sl", "je in v na se za da so ki z ne po pa s bi ali tudi o kot od"),
+        ("hr", "je i u na se za da su od s ne koji o kao iz ili a što to sam"),
+        ("tr", "ve bir bu için ile de da olarak daha çok en gibi olan sonra kadar ne o mi var her"),
+        ("lt", "ir yra kad su iš tai kaip į bet nuo buvo jo dėl o taip apie per ne ar pagal"),
+        ("lv", "un ir no ar uz par kas ka to tas nav arī pie vai bet tika lai kā līdz tā"),
+        ("et", "ja on ei et ka see oli kui oma selle mis või seda aga need ning üks kes siis olema"),
+    )
 }
-# Signs that stand in a text of any language.
-_SIGNS = frozenset("\xa0\xad§©®°±²³·«»¡¿´µ¶£¥¢ªº¹¼½¾×–—‘’‚“”„•…‹›€™†‡‰")
-_MOST_IN_RUNS = 0.3  # of the bytes above 127 in words of Latin letters; other scripts have hardly any that stand alone
-_WORD = re.compile(r"[^\W\d_]+")
-_FREQUENT = {name: words.split() for name, (_, _, words) in _LANGUAGES.items()}
-_SIGN = 0.9
-_RARER = 0.7  # for each code page that a language's texts come in more often
 _ENOUGH = 6  # frequent words to tell a language by
 _LEAST_SHARE = 0.1  # of a text's words that are frequent ones of its language; most have a quarter
-_LEAST = 0.5  # what a language counts that the words do not speak for, beside 1 for the one they speak for
 
 
 def decoded(data: bytes, encoding: str = "") -> tuple[str, str]:
@@ -88,24 +88,17 @@ def detected(data: bytes) -> str:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
-        if declared := _declared(data):
-            return declared
         # Ends at a line's end, so that no character is cut in two.
         sample = data if len(data) <= SAMPLE else data[:SAMPLE].rpartition(b"\n")[0] or data[:SAMPLE]
-        return _legacy(sample)
+        return _of_sample(sample)
     return "utf-8"
 
 
 def language(words: Counter[str]) -> str:
     """That of a text of these words, in small letters; empty where it is none of those that are known here."""
-    spoken = _spoken(words)
+    spoken = {name: sum(words[each] for each in frequent) for name, frequent in _FREQUENT.items()}
     best = max(spoken, key=lambda name: spoken[name])
     return best if spoken[best] >= max(_ENOUGH, _LEAST_SHARE * words.total()) else ""
-
-
-def _spoken(words: Counter[str]) -> dict[str, int]:
-    """How many of the words are frequent ones of each language."""
-    return {name: sum(words[each] for each in known) for name, known in _FREQUENT.items()}
 
 
 def is_text(head: bytes) -> bool:
@@ -114,18 +107,6 @@ def is_text(head: bytes) -> bool:
         return True
     controls = len(_CONTROLS.findall(head))
     return controls <= _MOST_CONTROLS * len(head) and head.count(0) * 100 <= controls
-
-
-def _declared(data: bytes) -> str:
-    """What HTML and XML say of themselves near their beginning, where Python knows it."""
-    found = _DECLARATION.search(data[:1_024]) if data.lstrip().startswith(b"<") else None
-    if found is None:
-        return ""
-    try:
-        name = codecs.lookup(found[1].decode("ascii", "replace")).name
-    except LookupError:
-        return ""
-    return "" if name.startswith("utf") else "cp1252" if name == "iso8859-1" else name  # as browsers take it
 
 
 def _marked(head: bytes) -> str:
@@ -145,36 +126,35 @@ def _without_mark(head: bytes) -> str:
     return ""
 
 
-def _legacy(sample: bytes) -> str:
+def _of_sample(sample: bytes) -> str:
+    """Return UTF-8 that is damaged in a few places, else the code page that chardet finds likeliest.
+
+    chardet also reads what HTML and XML declare. Between equally likely code pages the commoner one is taken.
+    """
+    import chardet  # noqa: PLC0415 - takes 30 ms, and few files are in an old code page
+
+    candidates = chardet.detect_all(sample, compat_names=False, include_encodings=_RANKS, no_match_encoding=_FALLBACK)
     high = sum(byte > 127 for byte in sample)
-    if sample.decode("utf-8", "replace").count("\ufffd") <= _MOST_DAMAGE * high:
+    damaged = sample.decode("utf-8", "replace").count("\ufffd") <= _MOST_DAMAGE * high
+    if damaged and candidates[0]["confidence"] < _DECLARED:
         return "utf-8"
-    in_runs = sum(map(len, re.findall(rb"[\x80-\xff]{3,}", sample)))
-    if in_runs <= _MOST_IN_RUNS * high:
-        return _latin(sample)
-    best = from_bytes(sample).best()
-    return best.encoding if best else "cp1252"
+
+    def likelihood(candidate: "DetectionDict") -> tuple[float, int]:
+        name = candidate["encoding"] or _FALLBACK
+        share = _OLD_SHARE if high < _FEW and name in _OLD else 1
+        return share * candidate["confidence"], -_RANKS[name]
+
+    found = max(candidates, key=likelihood)["encoding"] or _FALLBACK
+    narrower = _NARROWER.get(found)
+    if narrower and _holds(narrower, sample):
+        return narrower
+    # Browsers, too, take Windows-1252 for ISO 8859-1, which has no signs of its own.
+    return _FALLBACK if found == "iso8859-1" else found.replace("-", "_")
 
 
-def _latin(sample: bytes) -> str:
-    """The code page in which the letters beyond a to z are those of the language that the words are in."""
-    best, found = 0.0, _WESTERN[0]
-    for page in dict.fromkeys(page for pages, _, _ in _LANGUAGES.values() for page in pages):
-        text = sample.decode(page, "replace").lower()
-        beyond = Counter(sign for sign in text if sign > "\x7f")
-        words = Counter(_WORD.findall(text))
-        likelihoods = _spoken(words)
-        most = max(_ENOUGH, *likelihoods.values())
-        for name, (pages, letters, _) in _LANGUAGES.items():
-            if page in pages:
-                fitting = sum(count * _fitting(sign, letters) for sign, count in beyond.items())
-                speaking = _LEAST + likelihoods[name] / most
-                score = (fitting / beyond.total()) ** 4 * speaking * _RARER ** pages.index(page)
-                if score > best:
-                    best, found = score, page
-    return found
-
-
-def _fitting(sign: str, letters: str) -> float:
-    """A letter in the place of a sign is likelier than a sign in the place of a letter."""
-    return 1 if sign in letters else _SIGN if sign in _SIGNS else 0
+def _holds(encoding: str, sample: bytes) -> bool:
+    try:
+        sample.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True

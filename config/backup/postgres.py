@@ -1,0 +1,137 @@
+"""PostgreSQL's own programs for the rows of a backup: pg_dump writes them, pg_restore loads them.
+
+They come from the wheel that `make run` takes its server from, else from PATH. Nothing that connects them to the
+database stands on a command line: the settings are in a service file for the owner alone, the password is in the
+environment. They work with what the role may do that owns the database.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from django.db import connection
+from psycopg.pq import Conninfo
+
+from config.embedded.paths import StartError
+from config.embedded.services import BINARIES, WHEEL, binary
+from core.private_files import open_private
+
+PACKED = "1"  # level of gzip: a processor packs as fast as a disk writes
+MOST_JOBS = 4
+SERVICE = "glasshouse"
+_PLAIN = ("--no-owner", "--no-privileges", "--no-comments")  # what only a superuser, or nobody here, may restore
+_VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
+# What pg_restore sends to every server from 17 on, and older servers do not know. It changes nothing in the database.
+_UNKNOWN_TO_OLDER = "Command was: SET transaction_timeout = 0;"
+_ERROR = "pg_restore: error: "
+
+
+class Refused(Exception):
+    """Says what is wrong and what to do."""
+
+
+@dataclass(frozen=True)
+class Program:
+    path: str
+    major: int
+
+
+def server_major() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('server_version_num')::int / 10000")
+        return int(cursor.fetchone()[0])
+
+
+def find_program(name: str, least: int) -> Program:
+    """Return the oldest program of this name that knows the version `least` of PostgreSQL.
+
+    Raises Refused where none does.
+    """
+    programs = sorted(_programs(name), key=lambda each: each.major)
+    for each in programs:
+        if each.major >= least:
+            return each
+    found = f"{name} is of version {programs[-1].major}" if programs else f"{name} is not installed"
+    raise Refused(
+        f"{found}, and PostgreSQL {least} or later is needed. Install the client programs of PostgreSQL {least} on "
+        "this machine (postgresql-client), so that PATH leads to them."
+    )
+
+
+def _programs(name: str) -> Iterator[Program]:
+    try:
+        paths = [binary(WHEEL, f"{BINARIES}/{name}")]
+    except StartError:
+        paths = []
+    if path := shutil.which(name):
+        paths.append(path)
+    for each in paths:
+        answer = subprocess.run([each, "--version"], capture_output=True, text=True, check=False)
+        if version := _VERSION.search(answer.stdout):
+            yield Program(each, int(version[1]))
+
+
+def dump(program: Program, target: Path) -> None:
+    """Write all tables at one moment. Raises Refused with what pg_dump says."""
+    open_private(target).close()
+    schema = _current("quote_ident(current_schema())")  # a pattern
+    result = _run([program.path, "-Fc", f"-Z{PACKED}", f"--schema={schema}", *_PLAIN, f"--file={target}"])
+    if result.returncode:
+        raise Refused(f"pg_dump could not write the rows: {_last_words(result.stderr)}")
+
+
+def load(program: Program, source: Path, jobs: int) -> None:
+    """Replace all tables of the dump. Tables that are not in it stay. Raises Refused with what pg_restore says."""
+    options = [f"--schema={_current('current_schema()')}", *_PLAIN, "--clean", "--if-exists", f"--jobs={jobs}"]
+    result = _run([program.path, *options, f"--dbname=service={SERVICE}", str(source)])
+    harmless = result.stderr.count(_UNKNOWN_TO_OLDER)
+    if result.returncode and not 0 < result.stderr.count(_ERROR) == harmless:
+        raise Refused(
+            f"pg_restore could not load the rows: {_last_words(result.stderr)} Mend that and run the command again."
+        )
+
+
+def jobs() -> int:
+    return min(MOST_JOBS, os.cpu_count() or 1)
+
+
+def _current(what: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {what}")
+        return str(cursor.fetchone()[0])
+
+
+def _run(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
+    with _service() as environment:
+        return subprocess.run(arguments, env=environment, capture_output=True, text=True, errors="replace", check=False)
+
+
+@contextmanager
+def _service() -> Iterator[dict[str, str]]:
+    """Give an environment in which libpq reaches the database by the name of a service."""
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    parameters = connection.get_connection_params()
+    password = parameters.pop("password", None)
+    settings = {name: value for name, value in parameters.items() if name in known and value not in (None, "")}
+    environment = {**os.environ, "PGSERVICE": SERVICE, "LC_ALL": "C", "LANGUAGE": "C"}
+    if password:
+        environment["PGPASSWORD"] = password
+    with TemporaryDirectory(prefix="glasshouse-backup-") as directory:  # which others may not enter
+        path = Path(directory) / "service"
+        lines = [f"[{SERVICE}]", *(f"{name}={value}" for name, value in settings.items()), ""]
+        with open_private(path) as file:
+            file.write("\n".join(lines).encode())
+        environment["PGSERVICEFILE"] = str(path)
+        yield environment
+
+
+def _last_words(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if "error:" in line and "transaction_timeout" not in line]
+    return (errors or lines or ["it ended without a word"])[0].rstrip(".") + "."

@@ -1,0 +1,92 @@
+"""The rows of a backup of format 1: files of `COPY`, which versions before pg_dump wrote.
+
+They are loaded into the tables as migrations of that version leave them, in one transaction: what was broken off has
+left nothing.
+"""
+
+import gzip
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from django.db import connection, transaction
+from django.db.migrations.executor import MigrationExecutor
+from psycopg import sql
+
+PIECE = 1 << 20  # bytes
+
+_TABLES = """
+SELECT c.oid::regclass::text FROM pg_class c
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname <> %s
+    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
+"""
+# What would slow the loading down or refuse it, with the statements that take it away and make it again; foreign keys
+# are made last. Indexes of constraints, such as primary keys, stay.
+_HINDRANCES = """
+SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I', conrelid::regclass, conname),
+    format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s', conrelid::regclass, conname, pg_get_constraintdef(oid)), 1
+FROM pg_constraint WHERE contype = 'f' AND connamespace = current_schema()::regnamespace
+UNION ALL
+SELECT format('DROP INDEX %%s', x.indexrelid::regclass), pg_get_indexdef(x.indexrelid), 0
+FROM pg_index x JOIN pg_class t ON t.oid = x.indrelid
+WHERE t.relnamespace = current_schema()::regnamespace AND t.relname <> %s
+    AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conindid = x.indexrelid)
+ORDER BY 3, 1
+"""
+
+
+class Table(TypedDict):
+    """One file `<name>.copy.gz` of rows in PostgreSQL's text format; `sha256` of the file."""
+
+    name: str
+    columns: list[str]
+    rows: int
+    sha256: str
+
+
+def file_of(table: Table) -> str:
+    return f"{table['name']}.copy.gz"
+
+
+def load(
+    migrations: Sequence[str],
+    tables: Sequence[Table],
+    sequences: Mapping[str, int | None],
+    directory: Path,
+    spared: str,
+) -> None:
+    """Make the tables as after these migrations (`app.name`), and load them. The table `spared` stays as it is."""
+    _migrate_to({(app, name) for app, _, name in (each.partition(".") for each in migrations)})
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_TABLES, [spared])
+        ours = [name for (name,) in cursor.fetchall()]
+        cursor.execute(_HINDRANCES, [spared])
+        hindrances = cursor.fetchall()
+        for taking, _, _ in hindrances:
+            cursor.execute(taking)
+        for name in ours:
+            cursor.execute(f"ALTER TABLE {name} DISABLE TRIGGER USER")
+        cursor.execute(f"TRUNCATE {', '.join(ours)}")
+        for table in tables:
+            columns = sql.SQL(", ").join(map(sql.Identifier, table["columns"]))
+            statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table["name"]), columns)
+            with gzip.open(directory / file_of(table)) as rows, cursor.copy(statement) as copy:
+                while piece := rows.read(PIECE):
+                    copy.write(piece)
+        for name in ours:
+            cursor.execute(f"ALTER TABLE {name} ENABLE TRIGGER USER")
+        for _, making, _ in hindrances:
+            cursor.execute(making)
+        for name, value in sequences.items():
+            cursor.execute("SELECT setval(%s::regclass, %s, %s)", [f'"{name}"', value or 1, value is not None])
+
+
+def _migrate_to(migrations: set[tuple[str, str]]) -> None:
+    executor = MigrationExecutor(connection)
+    nodes = executor.loader.graph.node_map
+    last = [
+        key
+        for key in sorted(migrations)
+        if not any(child.key[0] == key[0] and child.key in migrations for child in nodes[key].children)
+    ]
+    executor.migrate(last)
