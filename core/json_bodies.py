@@ -17,7 +17,9 @@ from core.errors import ProductError
 OBJECT, LIST, SCALAR, STRING = 240, 80, 40, 60
 MOST = 16_000_000  # bytes of all values of a request to the API: 28,000 messages of a role and a text
 _WEIGHTS = {"{": OBJECT, "[": LIST, ",": SCALAR}
-_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+# The last quote is optional. Else a text that does not end would be looked through again from each of its quotes: 8 MB
+# took hours, in which the whole process stood still.
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
 def load(raw: bytes, most: int = MOST, encoding: str = "utf-8") -> Any:

@@ -6,11 +6,14 @@ everybody else, so a handful of slow answers from outside would stop all pages. 
 
 A transaction cannot give its connection back. The admin's forms and API calls with an `Idempotency-Key` run in one, and
 some of them ask a server. Only a few of those may wait at a time, so the other connections stay free.
+
+A request with a large body also has one of the few places for such bodies. It leaves that place before it waits.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from django.db import connection
 
@@ -19,15 +22,28 @@ from core.errors import ProductError
 IN_TRANSACTION = 8  # waits of one process at a time that hold a connection, a third of the pool
 BUSY_SECONDS = 5
 _places = threading.BoundedSemaphore(IN_TRANSACTION)
+_before: ContextVar[Callable[[], object] | None] = ContextVar("called before a wait", default=None)
+
+
+@contextmanager
+def before_waits(call: Callable[[], object]) -> Iterator[None]:
+    """Have each `wait_outside` of the block call this first, from whichever thread it is on. It must not raise."""
+    token = _before.set(call)
+    try:
+        yield
+    finally:
+        _before.reset(token)
 
 
 @contextmanager
 def wait_outside() -> Iterator[None]:
     """Give this thread's database connection back to the pool, then run the block, which waits.
 
-    The next query takes a connection again, so the block itself makes none. Within a transaction the connection stays;
-    raises `busy` (503) where too many such waits are under way.
+    What `before_waits` names is called first. The next query takes a connection again, so the block itself makes none.
+    Within a transaction the connection stays; raises `busy` (503) where too many such waits are under way.
     """
+    if call := _before.get():
+        call()
     if not connection.in_atomic_block:
         connection.close()
         yield

@@ -2,11 +2,15 @@
 
 A body of 8 MB takes up to 100 MB while it is read, checked and stored. It waits on disk until it has its turn. The turn
 ends when the answer begins, or when a view calls `core.requests.settle`, because it waits for a model from then on.
+
+A view that waits for another server, as for a remote embedder, leaves its place of the process to others
+(`core.outside`). The next body of the same person waits on, so that memory grows with people and not with requests.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
+from typing import NamedTuple
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -17,6 +21,16 @@ AT_ONCE = 3  # of a process
 PATIENCE = 30.0  # seconds that a body waits for its turn
 
 
+class Turn(NamedTuple):
+    """The turn of one body. Each may be called again, which does nothing.
+
+    `leave` gives the place of the process to others; `end` also lets the person's next body begin.
+    """
+
+    end: Callable[[], None]
+    leave: Callable[[], None]
+
+
 class LargeBodies:
     """The turns of one process. Used on its event loop alone."""
 
@@ -25,8 +39,8 @@ class LargeBodies:
         self._people: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def turn(self, person: UUID) -> AsyncIterator[Callable[[], None]]:
-        """Wait for the turn of a person's body; yields what ends it early.
+    async def turn(self, person: UUID) -> AsyncIterator[Turn]:
+        """Wait for the turn of a person's body, which ends with the block at the latest.
 
         Raises `busy` (503) after `PATIENCE` seconds.
         """
@@ -37,8 +51,9 @@ class LargeBodies:
                     await own.acquire()
                     held.callback(own.release)
                     await self._all.acquire()
-                    held.callback(self._all.release)
+                    place = held.enter_context(ExitStack())
+                    place.callback(self._all.release)
             except TimeoutError as error:
                 detail = "Other large requests are being worked on. Send this one again in a few seconds."
                 raise ProductError("busy", detail, status=503, retry_after=5) from error
-            yield held.close
+            yield Turn(held.close, place.close)

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from django.conf import settings
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import RequestDataTooBig, SuspiciousOperation, TooManyFieldsSent, TooManyFilesSent
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -77,6 +77,12 @@ def foreseen(exception: Exception) -> Exception:
     if isinstance(exception, RequestDataTooBig):
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1_048_576
         return ProductError("too_large", f"The request is larger than {limit} MiB. Send less at once.", status=413)
+    if isinstance(exception, TooManyFieldsSent | TooManyFilesSent):
+        fields, files = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS, settings.DATA_UPLOAD_MAX_NUMBER_FILES
+        detail = f"The form has too many parts: {fields:,} fields and {files:,} files may be sent. Send fewer at once."
+        return ProductError("too_many_parts", detail, status=413)
+    if isinstance(exception, SuspiciousOperation):
+        return ProductError("bad_request", "This is not a valid request. Mend the program that sent it.")
     if isinstance(exception, RecursionError) and "decoding a JSON" in str(exception):
         return ProductError("parse_error", "The JSON is nested too deeply. Send it flatter.")
     if isinstance(exception, RedisError):
@@ -106,6 +112,11 @@ def page_problem(request: Request, error: ProductError) -> HttpResponse:
         page = "404.html" if error.status == 404 else "problem.html"
         response = render(request, page, context, status=error.status)
     return with_headers(response, error)
+
+
+def respond(request: Request, error: ProductError) -> HttpResponse:
+    """Return problem+json to programs, a page or a fragment to people."""
+    return json_problem(request, error) if is_api(request.path) else page_problem(request, error)
 
 
 def handle(exception: Exception, context: dict[str, Any]) -> Response | None:

@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
+from functools import partial
 from http import HTTPStatus
 from io import SEEK_END, BytesIO
 from typing import Any, BinaryIO, NamedTuple
@@ -48,6 +49,7 @@ from core.errors import ProductError
 from core.logs.context import knowing
 from core.logs.lines import without_secrets
 from core.net.bearer import bearer_token
+from core.outside import before_waits
 from core.requests import SETTLED
 
 logger = logging.getLogger(__name__)
@@ -584,14 +586,16 @@ async def _in_turn(
     turns: LargeBodies, application: App, scope: Message, receive: Receive, send: Any, person: UUID
 ) -> None:
     try:
-        async with turns.turn(person) as end:
+        async with turns.turn(person) as turn:
 
             async def answer(message: Message) -> None:
-                end()
+                turn.end()
                 await send(message)
 
-            scope[SETTLED] = end
-            await application(scope, receive, answer)
+            scope[SETTLED] = turn.end
+            # Views wait on threads; the turns belong to the event loop.
+            with before_waits(partial(asyncio.get_running_loop().call_soon_threadsafe, turn.leave)):
+                await application(scope, receive, answer)
     except ProductError as error:
         response = _refusal(scope["path"], error)
         headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]

@@ -50,6 +50,36 @@ def test_a_body_that_is_too_large_is_refused_and_is_no_failure(settings: Setting
     assert (refused.status_code, refused.json()["code"]) == (413, "too_large")
 
 
+@pytest.mark.parametrize("charset", ["punycode", "idna", "utf-7", "zlib", "unicode_escape"])
+@pytest.mark.parametrize("address", ["/api/v1/conversations/", "/v1/chat/completions", "/login/"])
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_no_body_is_decoded_in_the_square_of_its_length(charset: str, address: str, kind: str) -> None:
+    """Punycode of 8 MB would take hours, in a thread that nobody can end."""
+    program = Program(User.objects.create_user("olga"), "chat")
+    body = b'--x\r\nContent-Disposition: form-data; name="username"\r\n\r\na-' + b"b" * 200_000 + b"\r\n--x--\r\n"
+    refused = program.client.generic("POST", address, body, content_type=f"{kind}; boundary=x; charset={charset}")
+    assert refused.status_code == 415
+    assert b"Send UTF-8." in refused.content
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "UTF8", "utf-16", "latin-1", "windows-1252", "us-ascii", "unheard-of"])
+def test_bodies_in_encodings_of_texts_are_read(charset: str) -> None:
+    program = Program(User.objects.create_user("olga"), "chat")
+    body = b'{"title": "x"}' if charset == "unheard-of" else '{"title": "x"}'.encode(charset)
+    kind = f"application/json; charset={charset}"
+    made: Any = program.client.generic("POST", "/api/v1/conversations/", body, content_type=kind)
+    assert (made.status_code, made.json()["title"]) == (201, "x")
+
+
+@pytest.mark.parametrize("name", ['name="f"', 'name="file"; filename="a.txt"'])
+@pytest.mark.parametrize("address", ["/api/v1/files/", "/api/v1/imports/"])
+def test_a_form_of_too_many_parts_is_refused_and_is_no_failure(address: str, name: str) -> None:
+    program = Program(User.objects.create_user("olga"), "chat", "files")
+    body = f"--x\r\nContent-Disposition: form-data; {name}\r\n\r\n1\r\n" * 2_000 + "--x--\r\n"
+    refused: Any = program.client.generic("POST", address, body, content_type="multipart/form-data; boundary=x")
+    assert (refused.status_code, refused.json()["code"]) == (413, "too_many_parts")
+
+
 def test_of_what_was_sent_a_refusal_repeats_little_whatever_the_language() -> None:
     """Sentences with values were found by expressions that take the cube of the value's length."""
     program = Program(User.objects.create_user("olga", language="vi"), "admin", "tasks")

@@ -34,3 +34,10 @@ def test_a_text_that_does_not_end_hides_no_values() -> None:
     """As far as the text is JSON, its values count; behind that it is refused anyway."""
     with pytest.raises((ProductError, ValueError)):
         load(b'["' + b"[]," * 2_000_000)
+
+
+@pytest.mark.parametrize("piece", [b'"\\', b'\\"', b'"\\"'])
+def test_quotes_of_a_text_that_does_not_end_are_looked_at_once(piece: bytes) -> None:
+    """From each of them to the end would take hours: the square of their number."""
+    with pytest.raises((ProductError, ValueError)):
+        load(b'["' + piece * (8_000_000 // len(piece)))
