@@ -200,7 +200,8 @@ def _a_screen_of(messages: list[Message]) -> list[Message]:
     """Of the newest messages as many as fill one."""
     lines = 0
     for index, message in reversed(list(enumerate(messages))):
-        lines += 1 + message.text.count("\n") + len(message.text) // LINE
+        shown = message.text[: LINE * LINES]  # as much fills a screen whatever follows
+        lines += sum(1 + len(line) // LINE for line in shown.splitlines())
         if lines >= LINES:
             return messages[index:]
     return messages

@@ -52,6 +52,12 @@ VALUES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _rows_beside_playwright(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Browser tests ran before, and Playwright leaves an event loop, beside which Django refuses to ask the database."""
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+
+
 @pytest.fixture
 def owner(household: Household) -> User:
     owner = next(row for row in household.rows if isinstance(row, User))
