@@ -5,7 +5,6 @@ Kinds of tests, by their markers:
 - `process`: starts servers or commands of its own. Two such tests never run at the same time.
 - `product`, `browser`: talks to the running product. A run has one product and one browser.
 - `slow`: runs in one process, but takes too long for `make test`.
-- `untidy`: changes what the whole running product shows. Runs after all other tests of it.
 - `smoke`: also runs in `make test`, whatever its other markers are.
 
 1. `pytest_collection_modifyitems` gives each test its group and its place, and each test with processes a second try.
@@ -54,9 +53,7 @@ def _place(item: pytest.Item, *, alone: bool) -> int:
     """
     group = group_of(item)
     if group == PRODUCT:
-        first = 3 if alone else -3
-        if item.get_closest_marker("untidy"):
-            return first + 2
+        first = 3 if alone else -2
         return first + (item.get_closest_marker("browser") is not None)
     if group == PROCESS:
         return 1
