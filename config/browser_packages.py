@@ -110,23 +110,23 @@ def fetch_tarballs(packages: Iterable[LockedPackage]) -> dict[str, bytes]:
 
     Raises StartError when npm is missing or fails, or when a package has another hash.
     """
-    wanted = list(packages)
+    locked = list(packages)
     with tempfile.TemporaryDirectory() as directory:
         command = [*npm_command(), "pack", "--silent", "--ignore-scripts", "--prefer-offline"]
-        command += [f"{package.name}@{package.version}" for package in wanted]
+        command += [f"{package.name}@{package.version}" for package in locked]
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = (done.stderr or done.stdout).strip()
             raise StartError(f"npm could not fetch the browser packages, so run this again with a network: {reason}")
         contents = [path.read_bytes() for path in Path(directory).glob("*.tgz")]
     by_integrity = {integrity_of(content): content for content in contents}
-    for package in wanted:
+    for package in locked:
         if package.integrity not in by_integrity:
             raise StartError(
                 f"The registry has {package.name} {package.version} with another hash than {LOCK_NAME}:"
                 " do not install it before you know why."
             )
-    return {package.name: by_integrity[package.integrity] for package in wanted}
+    return {package.name: by_integrity[package.integrity] for package in locked}
 
 
 def npm_command() -> list[str]:
@@ -162,9 +162,9 @@ def install(folder: Path = FOLDER, packages: Iterable[BrowserPackage] = PACKAGES
     The record is written last, so an installation that was interrupted counts as none. Raises StartError.
     """
     lock = read_lock(folder / LOCK_NAME)
-    wanted = list(packages)
-    tarballs = fetch_tarballs(lock[package.name] for package in wanted)
-    files = {package.name: read_members(tarballs[package.name], package.files) for package in wanted}
+    to_install = list(packages)
+    tarballs = fetch_tarballs(lock[package.name] for package in to_install)
+    files = {package.name: read_members(tarballs[package.name], package.files) for package in to_install}
     for name, contents in files.items():
         if notice := write_notice(name, lock):
             contents[NOTICE_NAME] = notice

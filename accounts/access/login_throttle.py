@@ -136,7 +136,7 @@ def begin_code(request: HttpRequest, user: User, kind: str) -> Attempt:
 
 
 def _begin(name: str, address: str) -> Attempt:
-    """Whoever is turned away by one count uses up nothing of the others."""
+    """Count a try. One that a count refuses uses up nothing of the other counts."""
     # Hashed: a name may be of any length, and people type passwords where the name belongs.
     who = hashlib.sha256(f"{name}\0{address}".encode()).hexdigest()
     pair = _counted("name", who, address)

@@ -66,7 +66,7 @@ def limited_sign_in(way: str, view: View, *, requests: int = 1, get_works: bool 
 
 
 class Progress(NamedTuple):
-    """Who has come in, or has yet to give the second factor, and since when in Unix time."""
+    """The person who has signed in, or still has to give the second factor. `since` is in Unix time."""
 
     person: str
     since: int

@@ -57,9 +57,9 @@ def find_program(name: str, least: int) -> Program:
     for each in programs:
         if each.major >= least:
             return each
-    found = f"{name} is of version {programs[-1].major}" if programs else f"{name} is not installed"
+    problem = f"{name} is of version {programs[-1].major}" if programs else f"{name} is not installed"
     raise Refused(
-        f"{found}, and PostgreSQL {least} or later is needed. Install the client programs of PostgreSQL {least} on "
+        f"{problem}, and PostgreSQL {least} or later is needed. Install the client programs of PostgreSQL {least} on "
         "this machine (postgresql-client), so that PATH leads to them."
     )
 
@@ -115,10 +115,10 @@ def _run(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
 @contextmanager
 def _service() -> Iterator[dict[str, str]]:
     """Give an environment in which libpq reaches the database by the name of a service."""
-    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    of_libpq = {option.keyword.decode() for option in Conninfo.get_defaults()}
     parameters = connection.get_connection_params()
     password = parameters.pop("password", None)
-    settings = {name: value for name, value in parameters.items() if name in known and value not in (None, "")}
+    settings = {name: value for name, value in parameters.items() if name in of_libpq and value not in (None, "")}
     environment = {**os.environ, "PGSERVICE": SERVICE, "LC_ALL": "C", "LANGUAGE": "C"}
     if password:
         environment["PGPASSWORD"] = password
@@ -131,7 +131,7 @@ def _service() -> Iterator[dict[str, str]]:
         yield environment
 
 
-def _last_words(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _last_words(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "error:" in line and "transaction_timeout" not in line]
     return (errors or lines or ["it ended without a word"])[0].rstrip(".") + "."

@@ -80,7 +80,7 @@ App = Callable[..., Awaitable[None]]
 
 
 class Sender(NamedTuple):
-    """Who sends a body that is larger than a stranger's may be."""
+    """The person who sends a body that is larger than a stranger may send."""
 
     person: UUID
     upload: bool

@@ -144,12 +144,12 @@ def _of_sample(sample: bytes) -> str:
         share = _OLD_SHARE if high < _FEW and name in _OLD else 1
         return share * candidate["confidence"], -_RANKS[name]
 
-    found = max(candidates, key=likelihood)["encoding"] or _FALLBACK
-    narrower = _NARROWER.get(found)
+    likeliest = max(candidates, key=likelihood)["encoding"] or _FALLBACK
+    narrower = _NARROWER.get(likeliest)
     if narrower and _holds(narrower, sample):
         return narrower
     # Browsers, too, take Windows-1252 for ISO 8859-1, which has no signs of its own.
-    return _FALLBACK if found == "iso8859-1" else found.replace("-", "_")
+    return _FALLBACK if likeliest == "iso8859-1" else likeliest.replace("-", "_")
 
 
 def _holds(encoding: str, sample: bytes) -> bool:
