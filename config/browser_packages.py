@@ -36,6 +36,7 @@ LOCK_NAME = "package-lock.json"
 RECORD_NAME = "installed.json"
 NOTICE_NAME = "NOTICE.txt"
 REMEDY = "run make setup, or python -m config.browser_packages"
+FETCH_SECONDS = 600  # npm itself tries a silent registry several times
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,15 @@ def fetch_tarballs(packages: Iterable[LockedPackage]) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as directory:
         command = [*npm_command(), "pack", "--silent", "--ignore-scripts", "--prefer-offline"]
         command += [f"{package.name}@{package.version}" for package in locked]
-        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                command, cwd=directory, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
+            )
+        except subprocess.TimeoutExpired as error:
+            raise StartError(
+                f"npm did not fetch the browser packages within {FETCH_SECONDS} s."
+                " Check the network, then run this again."
+            ) from error
         if done.returncode:
             reason = (done.stderr or done.stdout).strip()
             raise StartError(f"npm could not fetch the browser packages, so run this again with a network: {reason}")
