@@ -4,6 +4,7 @@
 import re
 from collections.abc import Sequence
 from html import escape
+from itertools import zip_longest
 from typing import Any
 
 from django.urls import reverse
@@ -14,7 +15,8 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
 from chat.rendering.highlighting import Colours, highlighted
-from config.help.guide import GuidePage, Place, place
+from config.help import guide
+from config.help.guide import ENGLISH, GuidePage, Place, place
 
 ADDRESS = re.compile(r"[a-z]+:")
 NOT_IN_ANCHORS = re.compile(r"[^\w\- ]")
@@ -44,6 +46,10 @@ class GuideRenderer(RendererHTML):
     def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Any) -> str:
         return self._code(escape(tokens[idx].content, quote=False))
 
+    def heading_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Any) -> str:
+        original = tokens[idx].meta.get("original")
+        return self.renderToken(tokens, idx, options, env) + (f'<span id="{original}"></span>' if original else "")
+
     def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Any) -> str:
         return '<div class="table" tabindex="0" role="group"><table>'
 
@@ -64,18 +70,28 @@ def text_of(inline: Token) -> str:
 
 
 def render(page: GuidePage) -> SafeString:
-    """Return the page below its title, each top-level block in an element of its own."""
+    """Return the page below its title, each top-level block in an element of its own.
+
+    A translated heading has the anchor of the original, too: links from elsewhere name that.
+    """
     tokens = PARSER.parse(page.text)
-    anchors: dict[str, int] = {}
-    for index, token in enumerate(tokens):
-        if token.type == "heading_open":
-            name = anchor_of(text_of(tokens[index + 1]))
-            anchors[name] = anchors.get(name, -1) + 1
-            token.attrSet("id", f"{name}-{anchors[name]}" if anchors[name] else name)
-        for child in token.children or []:
-            if child.type == "link_open":
-                _lead(child, page.folder)
+    original = guide.page(page.path, ENGLISH)
+    originals = _anchors(PARSER.parse(original.text)) if original and page.language != ENGLISH else []
+    headings = (token for token in tokens if token.type == "heading_open")
+    for heading, anchor, anchor_of_original in zip_longest(headings, _anchors(tokens), originals):
+        if heading is not None:
+            heading.attrSet("id", anchor)
+            heading.meta["original"] = anchor_of_original
+    for child in (child for token in tokens for child in token.children or [] if child.type == "link_open"):
+        _lead(child, page.folder)
     return SafeString("".join(f'<div class="block">{html}</div>' for html in _blocks(_below_title(tokens))))
+
+
+def _anchors(tokens: Sequence[Token]) -> list[str]:
+    """Return the anchors of the headings; a second one of the same words gets a number, as on GitHub."""
+    names = [anchor_of(text_of(tokens[index + 1])) for index, token in enumerate(tokens) if token.type == "heading_open"]
+    before = (names[:index].count(name) for index, name in enumerate(names))
+    return [f"{name}-{count}" if count else name for name, count in zip(names, before, strict=True)]
 
 
 def _lead(link: Token, folder: str) -> None:
