@@ -52,6 +52,7 @@ INSTALLED_APPS = [
     "files",
     "personas",
     "projects",
+    "projects.planner",
     "chat",
     "config",
 ]

@@ -38,7 +38,8 @@ from files.index.embedders import active_embedder  # noqa: E402
 from files.models import Chunk, File, FileText  # noqa: E402
 from llm.models import Model, Provider  # noqa: E402
 from personas.models import Persona  # noqa: E402
-from projects.models import Membership, Project, ProjectFile, Task  # noqa: E402
+from projects.models import Membership, Project, ProjectFile  # noqa: E402
+from projects.planner.models import Task  # noqa: E402
 
 DAYS = 90  # over which everything is spread, back from the first run
 AT_ONCE = 100_000  # rows of one statement

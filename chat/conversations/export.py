@@ -24,7 +24,8 @@ from files.models import File
 from files.services import open_blob
 from llm.step_filters.thoughts import without_reasoning
 from personas.models import Persona, SavedPrompt
-from projects.models import Project, Task
+from projects.models import Project
+from projects.planner.models import Task
 
 FORMAT = "glasshouse.conversation/1"
 KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}

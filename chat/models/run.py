@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from chat.models.conversation import Conversation, Message, OfConversation, asked_with
-from projects.models.codes import MAX_LENGTH
+from projects.planner.models.codes import MAX_LENGTH
 
 
 class Mention(models.Model):

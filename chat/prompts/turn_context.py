@@ -41,7 +41,8 @@ from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import reminders_for, rules_at
 from personas.texts import BUILT_IN, BUILT_IN_DIGEST, Texts
 from personas.tools import TASKS, WEB
-from projects.models import Project, ProjectFile, codes
+from projects.models import Project, ProjectFile
+from projects.planner.models import codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
 
 # Tokens to expect of a step's reasoning by its effort, and by that of providers where none is said: our judgement.

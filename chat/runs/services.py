@@ -23,7 +23,7 @@ from core.requests import get_or_404
 from llm.models import Model
 from personas.models import Persona
 from personas.services import model_for
-from projects.models.task import Task
+from projects.planner.models.task import Task
 from projects.planner.queries import visible_task
 from projects.planner.rules import check_here
 from projects.planner.services import lock_tasks

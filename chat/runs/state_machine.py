@@ -24,7 +24,7 @@ from chat.turns.submit import Ask, submit
 from core.errors import NotFound, ProductError
 from personas.models import Persona
 from personas.services import rules_at
-from projects.models.task import Task
+from projects.planner.models.task import Task
 from projects.planner.queries import written_by_hand
 from projects.planner.rules import Actor
 from projects.planner.services import accept, clear_breakpoint, draft_begun

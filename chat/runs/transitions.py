@@ -15,7 +15,7 @@ from chat.models import Run, RunStep, Turn
 from chat.runs import prompts
 from core.errors import ProductError
 from llm.models import WorkspaceVersion
-from projects.models.task import Task
+from projects.planner.models.task import Task
 from projects.planner.rules import Actor
 from projects.planner.services import draft_begun, set_status
 

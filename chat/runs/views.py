@@ -24,9 +24,9 @@ from chat.runs.transitions import NO_CHECKLIST, PROPOSED, checklist
 from core.errors import NotFound, ProductError
 from core.i18n import percent
 from core.requests import with_row
-from projects.models import codes
-from projects.models.task import Task
 from projects.planner import drafts
+from projects.planner.models import codes
+from projects.planner.models.task import Task
 from projects.planner.queries import visible_task
 
 ITEM_STATUSES = {

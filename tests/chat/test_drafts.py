@@ -17,7 +17,7 @@ from chat.models import Conversation, Run
 from chat.runs import drafts
 from llm.models import Model
 from personas.models import Persona
-from projects.models.task import Task
+from projects.planner.models.task import Task
 from projects.planner.services import lock_tasks
 from tests.application import Application
 from tests.chat.working import DONE, SAID, Work, drafting, script, tool_model, with_items, work

@@ -25,7 +25,7 @@ from chat.models.queries import Following, branch, claim, end, following, lock, 
 from files.models import File
 from llm.models import Model, Provider, WorkspaceVersion
 from personas.models import Persona, Reminder
-from projects.models.task import Task
+from projects.planner.models.task import Task
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from scripts.turn_times import listening, settled, timed

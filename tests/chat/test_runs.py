@@ -16,8 +16,8 @@ from chat.models.conversation_state import lock
 from chat.runs.state_machine import advance
 from llm.models import Model
 from personas.models import BudgetProfile, Persona
-from projects.models.task import Task
 from projects.planner import services
+from projects.planner.models.task import Task
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import lock_tasks
 from tests.application import Application

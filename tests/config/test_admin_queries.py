@@ -18,7 +18,8 @@ from chat.models import Conversation, Import, Message, ModelCall, Replay, Run, S
 from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
-from projects.models import Invitation, Project, Task, TaskChange
+from projects.models import Invitation, Project
+from projects.planner.models import Task, TaskChange
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 

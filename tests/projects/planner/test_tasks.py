@@ -13,11 +13,11 @@ from django.db import IntegrityError, connection, transaction
 from accounts.models import User
 from core.errors import NotFound
 from projects.models import Project
-from projects.models.task import Progress, Task
 from projects.planner import services
+from projects.planner.models.task import Progress, Task
 from projects.planner.queries import visible_task, with_progress
 from projects.planner.rules import Actor, DraftItem
-from tests.projects.planning import DAY, NEXT, item, new, refused, status, titles
+from tests.projects.planner.planning import DAY, NEXT, item, new, refused, status, titles
 
 
 def test_each_series_counts_for_itself(actor: Actor) -> None:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from projects.models.task import Task
 from projects.planner import drafts, services
+from projects.planner.models.task import Task
 from projects.planner.quick_add import Period, add_line
 from projects.planner.rules import Actor
-from tests.projects.planning import DAY, NEXT, item, new, status
+from tests.projects.planner.planning import DAY, NEXT, item, new, status
 
 pytestmark = pytest.mark.django_db
 

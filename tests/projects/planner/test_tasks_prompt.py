@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import User
-from projects.models import codes
-from projects.models.task import Task
 from projects.planner import services
+from projects.planner.models import codes
+from projects.planner.models.task import Task
 from projects.planner.queries import PromptTasks, prompt_tasks, render, tasks_for_prompt, today
 from projects.planner.rules import Actor, DraftItem, NewTask
 

@@ -2,7 +2,7 @@
 
 from django.test import Client
 
-from tests.projects.planning import DAY
+from tests.projects.planner.planning import DAY
 
 PAGE = f"/tasks/day/{DAY}/"
 

@@ -8,8 +8,8 @@ from django.test import Client
 from projects.models import Project
 from projects.planner import services
 from projects.planner.rules import Actor
-from tests.projects.planning import NEXT, item, new
-from tests.projects.task_pages import EVIL, PAGE, shown
+from tests.projects.planner.planning import NEXT, item, new
+from tests.projects.planner.task_pages import EVIL, PAGE, shown
 
 
 def test_a_month_counts_its_days_and_a_year_its_months(actor: Actor, browser: Client) -> None:

@@ -1,7 +1,7 @@
 from django import template
 
 from accounts.models import User
-from projects.models.task import Progress
+from projects.planner.models.task import Progress
 from projects.planner.pages import today_count
 
 register = template.Library()

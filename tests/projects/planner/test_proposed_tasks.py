@@ -4,12 +4,12 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from projects.models.task import Task, TaskChange
 from projects.planner import drafts, services
+from projects.planner.models.task import Task, TaskChange
 from projects.planner.pages import today_count
 from projects.planner.queries import render, tasks_for_prompt, today
 from projects.planner.rules import Actor, DraftItem
-from tests.projects.planning import DAY, NEXT, item, new, refused, status
+from tests.projects.planner.planning import DAY, NEXT, item, new, refused, status
 
 pytestmark = pytest.mark.django_db
 

@@ -7,10 +7,10 @@ from django.db.models import F
 
 from accounts.models import User
 from projects.models import Project
-from projects.models.task import Task, TaskChange
 from projects.planner import services
+from projects.planner.models.task import Task, TaskChange
 from projects.planner.rules import Actor, DraftItem
-from tests.projects.planning import DAY, NEXT, item, new, refused, status, titles
+from tests.projects.planner.planning import DAY, NEXT, item, new, refused, status, titles
 
 pytestmark = pytest.mark.django_db
 

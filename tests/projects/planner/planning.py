@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from core.errors import ProductError
-from projects.models.task import Task, TaskChange
 from projects.planner import services
+from projects.planner.models.task import Task, TaskChange
 from projects.planner.rules import Actor, NewTask
 
 DAY, NEXT = date(2024, 11, 21), date(2024, 11, 22)

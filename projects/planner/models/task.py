@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from projects.models.codes import HORIZONS, MAX_LENGTH, MAX_NUMBER
+from projects.planner.models.codes import HORIZONS, MAX_LENGTH, MAX_NUMBER
 
 MAX_TITLE = 200
 MAX_NEEDS = 500
@@ -117,6 +117,7 @@ class Task(models.Model):
     checklist: list["Task"]
 
     class Meta:
+        app_label = "projects"
         ordering: ClassVar = ["date", "position", "code"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["owner", "code"], name="one_task_per_code"),
@@ -176,6 +177,7 @@ class CodeSeries(models.Model):
     last = models.PositiveSmallIntegerField(default=0)
 
     class Meta:
+        app_label = "projects"
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["owner", "series"], name="one_counter_per_series"),
             models.CheckConstraint(condition=Q(last__lte=MAX_NUMBER), name="codes_have_two_digits"),
@@ -214,6 +216,7 @@ class TaskChange(models.Model):
     objects = TaskChangeQuerySet.as_manager()
 
     class Meta:
+        app_label = "projects"
         ordering: ClassVar = ["-id"]
         indexes: ClassVar = [models.Index(fields=["owner", "code", "-id"], name="changes_of_a_task")]
 

@@ -10,12 +10,12 @@ from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import User
 from projects.models import Project
-from projects.models.task import Task
 from projects.planner import services
+from projects.planner.models.task import Task
 from projects.planner.queries import today
 from projects.planner.rules import Actor
-from tests.projects.planning import DAY, NEXT, item, new
-from tests.projects.task_pages import EVIL, PAGE, shown
+from tests.projects.planner.planning import DAY, NEXT, item, new
+from tests.projects.planner.task_pages import EVIL, PAGE, shown
 
 
 def post(browser: Client, url: str, **fields: str) -> str:

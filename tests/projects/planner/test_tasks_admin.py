@@ -3,10 +3,10 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from projects.models.task import Task, TaskChange
 from projects.planner import services
+from projects.planner.models.task import Task, TaskChange
 from projects.planner.rules import Actor
-from tests.projects.planning import NEXT, item, new, status
+from tests.projects.planner.planning import NEXT, item, new, status
 
 pytestmark = pytest.mark.django_db
 PRIVATE = "a private matter"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projects.models import codes
-from projects.models.codes import BadCode, Code
+from projects.planner.models import codes
+from projects.planner.models.codes import BadCode, Code
 
 # The pattern of the design, character by character.
 PATTERN = re.compile(
