@@ -19,17 +19,15 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from chat.conversations.erasing import hold
 from chat.conversations.importing.jobs import remove_import, retry_import
-from chat.models import Conversation, Import, Reading, Run, Share, Summary, SummaryJob, Turn
+from chat.models import Conversation, Import, Reading, Share, Summary, SummaryJob, Turn
 from chat.readings.services import stop_reading
 from chat.replay import admin as replay_admin
-from chat.runs.limits import used
-from chat.runs.services import stop_run
 from chat.texts import admin as text_admin
 from chat.usage import admin as usage_admin
 from chat.usage.overview import ASKING
 from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column, confirmed, display, go
 from core.errors import ProductError
-from core.i18n import grouped, translated
+from core.i18n import translated
 from personas.models import Persona
 
 __all__ = ["replay_admin", "text_admin", "usage_admin"]  # Django looks for admin pages here alone
@@ -228,47 +226,6 @@ class SummaryJobAdmin(RecordAdmin):
     @display(description="Status", label=STATES)
     def status_label(self, job: SummaryJob) -> str:
         return job.status
-
-
-@admin.register(Run)
-class RunAdmin(RecordAdmin):
-    ordering = ("-id",)
-    list_display = ("id", "owner", "task_code", "model", "status_label", "code", "created", "started", "finished")
-    list_select_related = ("owner", "task", "model")
-    list_filter = ("status", "unasked", "model")
-    search_fields = ("=id", "=owner__username", "=task__code", "=code")
-    search_help_text = "The id of a run, a user name, a task's code, or the code of what went wrong"
-    fields = (
-        *("id", "owner", "task_code", "of_conversation", "model", "status_label", "code", "steps_and_tokens"),
-        *("unasked", "created", "started", "finished", "heartbeat"),
-    )
-    task_code = column("task.code", "Task")
-    of_conversation = column("conversation_id", "Conversation")
-    actions_detail: Any = ("stop",)
-
-    def has_stop_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return acting(request).has_perm("chat.change_run")
-
-    @display(description="Status", ordering="status", label=STATES)
-    def status_label(self, run: Run) -> str:
-        return run.status
-
-    @display(description="Used")
-    def steps_and_tokens(self, run: Run) -> str:
-        so_far = used(run)
-        said = _("%(steps)s steps, %(tokens)s tokens, %(minutes)s minutes")
-        return said % {"steps": so_far.steps, "tokens": grouped(so_far.tokens), "minutes": f"{so_far.minutes:.0f}"}
-
-    @confirmed(
-        "Stop",
-        icon="stop_circle",
-        permission="stop",
-        ask="Stop this run?",
-        explain="The answer that is being written is stopped too. Its owner can go on with it.",
-    )
-    def stop(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        run = stop_run(user=cast("User", request.user), run=self.row(request, object_id))
-        return self.back(request, run, "The run is stopped.")
 
 
 @admin.register(Share)

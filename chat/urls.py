@@ -3,7 +3,7 @@ from django.urls import path, register_converter
 from accounts.access.page_throttle import limited
 from chat.conversations import views as conversations
 from chat.readings import views as reading_views
-from chat.runs import views as run_views
+from chat.runs import urls as run_urls
 from chat.summaries import views as summary_views
 from chat.usage import views as usage_views
 from chat.web import branches, conversation, diagrams, file_picker, palette, persona_and_project, sources
@@ -93,13 +93,6 @@ urlpatterns = [
     path("readings/<uuid:pk>/take-along/", reading_views.take_along, name="take_reading_along"),
     path("files/<uuid:pk>/read/", reading_views.read_file, name="read_file"),
     path("files/<uuid:pk>/read/plan/", reading_views.plan_file, name="plan_reading"),
-    path("tasks/<uuid:pk>/run/", run_views.task_run, name="task_run"),
-    path("tasks/code/<str:code>/", run_views.by_code, name="task_by_code"),
-    path("runs/<uuid:pk>/start/", run_views.act, {"what": "start"}, name="run_start"),
-    path("runs/<uuid:pk>/stop/", run_views.act, {"what": "stop"}, name="run_stop"),
-    path("runs/<uuid:pk>/answer/", run_views.act, {"what": "answer"}, name="run_answer"),
-    path("runs/<uuid:pk>/retry/", run_views.act, {"what": "retry"}, name="run_retry"),
-    path("mentions/", run_views.offer, name="mentions"),
     path("c/<uuid:pk>/next/", conversation.queued, name="next"),
     path("c/<uuid:pk>/next/send/", conversation.send_next, name="send_next"),
     path("c/<uuid:pk>/next/edit/", conversation.edit_queued, name="edit_next"),
@@ -107,4 +100,8 @@ urlpatterns = [
 ]
 
 # A link to a shared conversation is for whoever has it.
-urlpatterns = [*signed_in(urlpatterns), path("s/<slug:token>/", limited("shared", conversations.shared), name="shared")]
+urlpatterns = [
+    *signed_in(urlpatterns),
+    *run_urls.urlpatterns,
+    path("s/<slug:token>/", limited("shared", conversations.shared), name="shared"),
+]

@@ -54,6 +54,7 @@ INSTALLED_APPS = [
     "projects",
     "projects.planner",
     "chat",
+    "chat.runs",
     "config",
 ]
 

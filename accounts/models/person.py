@@ -174,6 +174,19 @@ class ApiToken(models.Model):
         return self.expires is not None and self.expires <= timezone.now()
 
 
+def asked_with() -> Any:
+    """The API token of the program that asks. Its id stays when it is gone: what was used with it was used."""
+    return models.ForeignKey(
+        "accounts.ApiToken",
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+    )
+
+
 class IdempotentAnswer(models.Model):
     """What a write with an `Idempotency-Key` was answered; see `accounts.access.permissions`.
 

@@ -13,11 +13,12 @@ from chat.models.conversation import (
 )
 from chat.models.import_job import Import
 from chat.models.ledger import LastPrompt, ModelCall, PersonSum, PlaceSum, UsageDay, UsageSum
+from chat.models.mention import Mention
 from chat.models.reading import Reading, ReadingFile, ReadingPart
 from chat.models.replay import Replay, ReplayedTurn
-from chat.models.run import Mention, Run, RunStep, ToolResult
 from chat.models.share import Share
 from chat.models.summary import Mark, Summary, SummaryJob
+from chat.models.tool_result import ToolResult
 
 __all__ = [
     "RESTORABLE_FOR",
@@ -39,8 +40,6 @@ __all__ = [
     "RenderedAnswer",
     "Replay",
     "ReplayedTurn",
-    "Run",
-    "RunStep",
     "Share",
     "StepReasoning",
     "Summary",

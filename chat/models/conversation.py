@@ -13,6 +13,7 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
+from accounts.models import asked_with
 from llm.models.provider import effort_field
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
@@ -289,19 +290,6 @@ class Attachment(models.Model):
 
     def __str__(self) -> str:
         return self.name
-
-
-def asked_with() -> Any:
-    """The API token of the program that asks. Its id stays when it is gone: what was used with it was used."""
-    return models.ForeignKey(
-        "accounts.ApiToken",
-        null=True,
-        blank=True,
-        on_delete=models.DO_NOTHING,
-        db_constraint=False,
-        db_index=False,
-        related_name="+",
-    )
 
 
 class TurnQuerySet(OfConversation["Turn"]):

@@ -13,7 +13,8 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_lazy
 from uuid_utils.compat import uuid7
 
-from chat.models.conversation import Conversation, Turn, asked_with
+from accounts.models import asked_with
+from chat.models.conversation import Conversation, Turn
 from llm.models import Model
 from llm.types.model_call import Usage
 

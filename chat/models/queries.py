@@ -20,9 +20,9 @@ from django.utils import timezone
 from accounts.models import User
 from chat.models.conversation import Conversation, Message, Turn, text_in
 from chat.models.ledger import LastPrompt, ModelCall
-from chat.models.run import Run
 from llm.services import model_at
 from personas.models import Persona
+from projects.planner.models.run import Run
 
 MOST_BOUND = 65_535  # values of one statement
 

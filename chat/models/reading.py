@@ -9,7 +9,8 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from chat.models.conversation import Conversation, asked_with
+from accounts.models import asked_with
+from chat.models.conversation import Conversation
 from files.models import File
 
 

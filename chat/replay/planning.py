@@ -13,7 +13,7 @@ from chat.context import cache
 from chat.context.build import Prompt, SourceEntry
 from chat.context.cache import CacheEntry, SentPrompt
 from chat.context.types import ContextError
-from chat.models import RunStep, Summary, Turn
+from chat.models import Summary, Turn
 from chat.prompts import builder
 from chat.prompts.history import stored_result
 from chat.prompts.report import FILE_KINDS, CallReport, stored
@@ -25,6 +25,7 @@ from llm.services import cache_rule
 from llm.types.model_call import Message, ReasoningState, ToolCall, Usage
 from personas.services import texts_then
 from personas.texts import BUILT_IN_DIGEST, TEXTS
+from projects.planner.models import RunStep
 
 NUMBERS = ("limit", "used", "tools_tokens", "sections", "dropped", "unloaded")
 NAMED = 10  # problems of a turn that are named one by one

@@ -11,10 +11,10 @@ from rest_framework.response import Response
 
 from accounts.access.permissions import ScopedView
 from chat.conversations.services import visible_model, visible_persona
-from chat.models import Run, RunStep
 from chat.runs import services
 from chat.runs.limits import Used, profile_of, used
 from core.requests import SentenceField, Strict, identifier, pages, posts, valid
+from projects.planner.models import Run, RunStep
 from projects.planner.queries import visible_task
 
 

@@ -17,16 +17,7 @@ from django.utils import timezone
 from accounts.access.rights import counted_to
 from accounts.webhooks.services import emit
 from chat.context.cache import SentPrompt
-from chat.models import (
-    LastPrompt,
-    Message,
-    ModelCall,
-    RunStep,
-    StepReasoning,
-    SummaryJob,
-    Turn,
-    queries,
-)
+from chat.models import LastPrompt, Message, ModelCall, StepReasoning, SummaryJob, Turn, queries
 from chat.models.conversation_state import list_changed, scope_of, settle
 from chat.models.ledger import total_cost
 from chat.prompts.history import known_by
@@ -39,6 +30,7 @@ from llm import tokens
 from llm.models import Model, Provider
 from llm.types.model_call import Message as LoopMessage
 from llm.types.model_call import Usage
+from projects.planner.models import RunStep
 
 
 @dataclass(frozen=True, slots=True)

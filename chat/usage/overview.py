@@ -16,7 +16,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Count, Min, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from chat.models import Message, ModelCall, Run, Turn
+from chat.models import Message, ModelCall, Turn
 from chat.usage.services import Figures, midnight
 from chat.usage.sums import Used
 from core.ids import id_at
@@ -163,8 +163,3 @@ def now() -> Now:
         oldest=Min("created", filter=Q(status=Turn.Status.QUEUED)),
     )
     return Now(**counts)
-
-
-def open_runs() -> dict[str, int]:
-    """How many there are, by their status."""
-    return dict(Run.objects.filter(status__in=Run.OPEN).order_by().values_list("status").annotate(Count("pk")))

@@ -17,7 +17,7 @@ from chat.usage.sums import KINDS, Used
 from core import background
 from llm.models import Model, Provider
 from tests.application import Application
-from tests.chat.working import DONE, drafting, script, tool_model, work
+from tests.chat.runs.working import DONE, drafting, script, tool_model, work
 from tests.conftest import Person
 from tests.product import until
 

@@ -31,7 +31,6 @@ from chat.models import (
     ReadingFile,
     ReadingPart,
     Replay,
-    Run,
     Share,
     Summary,
     SummaryJob,
@@ -44,7 +43,7 @@ from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch
 from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
 from projects.models import Invitation, Membership, Project, ProjectFile
-from projects.planner.models import Task, TaskChange
+from projects.planner.models import Run, Task, TaskChange
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from tests.config.addresses import Address, addresses

@@ -17,7 +17,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from chat.models import Conversation, Message, ModelCall, Run, Turn
+from chat.models import Conversation, Message, ModelCall, Turn
 from chat.usage import overview
 from chat.usage.overview import Days
 from config.dashboard_admin import CHOICES, FOUND, Row
@@ -25,6 +25,7 @@ from core.ids import id_at
 from files.models import File
 from llm.models import Model, Provider
 from personas.models import Persona
+from projects.planner.models import Run
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from tests.product import free_port

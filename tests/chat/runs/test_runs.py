@@ -11,17 +11,18 @@ from django.test import Client
 from django.utils import timezone
 
 from chat.conversations.services import create_conversation
-from chat.models import Run, Turn
+from chat.models import Turn
 from chat.models.conversation_state import lock
 from chat.runs.state_machine import advance
 from llm.models import Model
 from personas.models import BudgetProfile, Persona
 from projects.planner import services
+from projects.planner.models import Run
 from projects.planner.models.task import Task
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import lock_tasks
 from tests.application import Application
-from tests.chat.working import DONE, MARK, SAID, Work, drafting, script, swept, tool_model, with_items, work
+from tests.chat.runs.working import DONE, MARK, SAID, Work, drafting, script, swept, tool_model, with_items, work
 from tests.conftest import Person
 from tests.product import until
 

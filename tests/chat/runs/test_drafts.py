@@ -13,14 +13,15 @@ from django.utils import timezone
 
 from accounts.services import change_preferences
 from chat.background.tasks import sweep_turns
-from chat.models import Conversation, Run
+from chat.models import Conversation
 from chat.runs import drafts
 from llm.models import Model
 from personas.models import Persona
+from projects.planner.models import Run
 from projects.planner.models.task import Task
 from projects.planner.services import lock_tasks
 from tests.application import Application
-from tests.chat.working import DONE, SAID, Work, drafting, script, tool_model, with_items, work
+from tests.chat.runs.working import DONE, SAID, Work, drafting, script, tool_model, with_items, work
 from tests.conftest import Person
 from tests.product import until
 

@@ -10,8 +10,8 @@ from uuid import uuid4
 from django.utils import timezone
 
 from chat.background.tasks import sweep_turns
-from chat.models import Run
 from llm.models import Model
+from projects.planner.models import Run
 from tests.conftest import Person
 from tests.product import WAIT, Caller, Server, until
 

@@ -1,5 +1,4 @@
-"""Tasks and tools in conversations: what was mentioned on which day, runs, in which a model works through a checklist,
-and results of tools that are too long for a prompt."""
+"""Runs, in which a model works through a task's checklist; `chat.runs` carries them out."""
 
 from typing import ClassVar
 
@@ -10,28 +9,8 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from chat.models.conversation import Conversation, Message, OfConversation, asked_with
+from accounts.models import asked_with
 from projects.planner.models.codes import MAX_LENGTH
-
-
-class Mention(models.Model):
-    """On this day of theirs, a person's message mentioned the objective or task of this code with @.
-
-    An item that is mentioned means its task. The row outlives the message: it was mentioned, whatever became of it.
-    """
-
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    day = models.DateField()
-    code = models.CharField(max_length=MAX_LENGTH)
-    created = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["user", "day", "code"], name="mentioned_once_a_day"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.code} on {self.day}"
 
 
 class RunQuerySet(models.QuerySet["Run"]):
@@ -88,6 +67,7 @@ class Run(models.Model):
     objects = RunQuerySet.as_manager()
 
     class Meta:
+        app_label = "chat"
         ordering: ClassVar = ["-id"]
         constraints: ClassVar = [
             models.UniqueConstraint(
@@ -133,6 +113,7 @@ class RunStep(models.Model):
     created = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        app_label = "chat"
         ordering: ClassVar = ["run", "number"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["run", "number"], name="run_steps_in_order"),
@@ -142,28 +123,3 @@ class RunStep(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run_id} {self.number}"
-
-
-class ToolResult(models.Model):
-    """The text of a tool's result that was too long for a prompt, for the model to read on in.
-
-    It goes with its message. `size` in bytes counts as stored by the owner. `url`: of a page, where it came from;
-    `characters`: of the whole result, of which `text` may be the beginning.
-    """
-
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="tool_results")
-    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="tool_results")
-    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="tool_results")
-    tool = models.CharField(max_length=200)
-    title = models.CharField(max_length=300, blank=True)
-    url = models.TextField(blank=True)
-    text = models.TextField()
-    size = models.PositiveBigIntegerField()
-    characters = models.PositiveBigIntegerField()
-    created = models.DateTimeField(auto_now_add=True)
-
-    objects = OfConversation["ToolResult"].as_manager()
-
-    def __str__(self) -> str:
-        return f"{self.tool} {self.id}"

@@ -10,7 +10,7 @@ from django.urls import reverse
 from accounts.models import User
 from llm.models import Model
 from tests.application import Application
-from tests.chat.working import DONE, MARK, SAID, script, tool_model, with_items, work
+from tests.chat.runs.working import DONE, MARK, SAID, script, tool_model, with_items, work
 from tests.conftest import Person
 
 OK = script(*DONE)

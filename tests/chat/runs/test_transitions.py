@@ -2,8 +2,8 @@
 
 import pytest
 
-from chat.models import Run
 from chat.runs.transitions import TRANSITIONS, become
+from projects.planner.models import Run
 
 
 def test_every_status_is_in_the_table_and_every_way_is_named() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from llm.models import Model
 from tests.chat.conversations import kill_worker
-from tests.chat.working import DONE, MARK, SAID, script, tool_model, with_items, work
+from tests.chat.runs.working import DONE, MARK, SAID, script, tool_model, with_items, work
 from tests.conftest import Person
 from tests.product import Product, until
 
