@@ -19,18 +19,17 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from chat.conversations.erasing import hold
 from chat.conversations.importing.jobs import remove_import, retry_import
+from chat.ledger.overview import ASKING
 from chat.models import Conversation, Import, Reading, Share, Summary, SummaryJob, Turn
 from chat.readings.services import stop_reading
 from chat.replay import admin as replay_admin
 from chat.texts import admin as text_admin
-from chat.usage import admin as usage_admin
-from chat.usage.overview import ASKING
 from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column, confirmed, display, go
 from core.errors import ProductError
 from core.i18n import translated
 from personas.models import Persona
 
-__all__ = ["replay_admin", "text_admin", "usage_admin"]  # Django looks for admin pages here alone
+__all__ = ["replay_admin", "text_admin"]  # Django looks for admin pages here alone
 
 
 @admin.register(Conversation)

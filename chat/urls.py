@@ -2,10 +2,10 @@ from django.urls import path, register_converter
 
 from accounts.access.page_throttle import limited
 from chat.conversations import views as conversations
+from chat.ledger import urls as ledger_urls
 from chat.readings import views as reading_views
 from chat.runs import urls as run_urls
 from chat.summaries import views as summary_views
-from chat.usage import views as usage_views
 from chat.web import branches, conversation, diagrams, file_picker, palette, persona_and_project, sources
 from core.permissions import signed_in
 from core.requests import DayConverter
@@ -42,8 +42,6 @@ urlpatterns = [
     path("search/", conversations.search, name="search"),
     path("palette/", palette.palette, name="palette"),
     path("diagram/", diagrams.frame, name="diagram"),
-    path("usage/", usage_views.my_usage, name="usage"),
-    path("usage.csv", usage_views.my_usage_csv, name="usage_csv"),
     path("projects/<uuid:pk>/meter/", persona_and_project.meter, name="project_meter"),
     path("projects/<uuid:pk>/conversations/", persona_and_project.conversations, name="project_conversations"),
     path("personas/<uuid:pk>/plan/", persona_and_project.plan, name="persona_plan"),
@@ -102,6 +100,7 @@ urlpatterns = [
 # A link to a shared conversation is for whoever has it.
 urlpatterns = [
     *signed_in(urlpatterns),
+    *ledger_urls.urlpatterns,
     *run_urls.urlpatterns,
     path("s/<slug:token>/", limited("shared", conversations.shared), name="shared"),
 ]

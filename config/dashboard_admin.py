@@ -30,11 +30,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 from redis.exceptions import RedisError
 
-from chat.models import Import, ModelCall, Turn
+from chat.ledger import overview
+from chat.ledger.models import ModelCall
+from chat.ledger.overview import Day, Days
+from chat.ledger.services import Figures, midnight
+from chat.models import Import, Turn
 from chat.runs.services import open_runs
-from chat.usage import overview
-from chat.usage.overview import Day, Days
-from chat.usage.services import Figures, midnight
 from config.management.commands.doctor import findings
 from core import background, i18n
 from core.admin import acting

@@ -54,6 +54,7 @@ INSTALLED_APPS = [
     "projects",
     "projects.planner",
     "chat",
+    "chat.ledger",
     "chat.runs",
     "config",
 ]
@@ -206,7 +207,7 @@ CONNECTIONS_AT_ONCE = env.int("CONNECTIONS_AT_ONCE", default=100)  # sockets and
 WAITING_TURNS = env.int("WAITING_TURNS", default=50)  # of one person, beside those: they wait in that person's own line
 STORED_BYTES = env.int("STORED_BYTES", default=10_000_000_000)  # of one person; 0 sets no limit
 GOES_WITH_PERSON = "personas.services.delete_reminders_of"  # deletes what nobody else uses and no row of theirs owns
-SEARCH_LEDGER = "chat.usage.searching.written_down"  # writes down what embedders and re-rankers read
+SEARCH_LEDGER = "chat.ledger.searching.written_down"  # writes down what embedders and re-rankers read
 PAGE_READER = "chat.background.page_reading.read_page"  # reads pages that are pictures, with a model
 # What a legal hold keeps: by kind of row, the paths to the holds that reach it.
 _ATTACHED = "attachments__message__conversation"

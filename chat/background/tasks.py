@@ -23,6 +23,7 @@ from chat.background import schedule
 from chat.conversations import erasing, titles
 from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
+from chat.ledger.sums import sum_days
 from chat.models.conversation_state import state_of
 from chat.models.queries import following
 from chat.openai_api import create_turn
@@ -37,7 +38,6 @@ from chat.sending import services as sending
 from chat.summaries import jobs
 from chat.turns import runner, store
 from chat.turns.line import move_up
-from chat.usage.sums import sum_days
 from core import background, memory
 from core.background import TURNS, enqueue, on_database, show_life, tell_queues
 from core.consumer import Hearing

@@ -12,7 +12,7 @@ from chat.models.conversation import (
     Turn,
 )
 from chat.models.import_job import Import
-from chat.models.ledger import LastPrompt, ModelCall, PersonSum, PlaceSum, UsageDay, UsageSum
+from chat.models.last_prompt import LastPrompt
 from chat.models.mention import Mention
 from chat.models.reading import Reading, ReadingFile, ReadingPart
 from chat.models.replay import Replay, ReplayedTurn
@@ -30,10 +30,7 @@ __all__ = [
     "Mark",
     "Mention",
     "Message",
-    "ModelCall",
     "NextMessage",
-    "PersonSum",
-    "PlaceSum",
     "Reading",
     "ReadingFile",
     "ReadingPart",
@@ -48,6 +45,4 @@ __all__ = [
     "ToolPermission",
     "ToolResult",
     "Turn",
-    "UsageDay",
-    "UsageSum",
 ]

@@ -377,7 +377,7 @@ class Turn(models.Model):
         null=True, blank=True, help_text="From asking to the first token, thoughts included; waiting is part of it."
     )
     token = asked_with()
-    # What its plan may take of its person's limits, see `chat.usage.limits`; it counts as used while the turn is live.
+    # What its plan may take of its person's limits, see `chat.ledger.limits`; it counts as used while the turn is live.
     reserved_tokens = models.PositiveIntegerField(null=True, blank=True)
     reserved_cost = models.DecimalField(max_digits=26, decimal_places=12, null=True, help_text="US dollars.")
 

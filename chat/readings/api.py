@@ -12,10 +12,10 @@ from rest_framework.response import Response
 from accounts.access.permissions import ScopedView
 from accounts.models import User
 from chat.citations.support import Reason
+from chat.ledger.services import Figures
 from chat.models import Reading, ReadingPart
 from chat.readings import services
 from chat.readings.pages import ReadingView
-from chat.usage.services import Figures
 from core.errors import ProductError
 from core.requests import MoneyField, SentenceField, Strict, pages, posts, valid
 

@@ -9,6 +9,7 @@ from accounts.models import May, User
 from audit.origin import origin
 from audit.services import record
 from chat.conversations.services import MAX_TITLE, create_conversation
+from chat.ledger.limits import require_within
 from chat.models import Turn
 from chat.realtime.event_stream import tell_pages
 from chat.runs import prompts
@@ -16,7 +17,6 @@ from chat.runs import state_machine as runs
 from chat.runs.transitions import end, locked, save
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask
-from chat.usage.limits import require_within
 from core.errors import NotFound, ProductError
 from core.permissions import has_right
 from core.requests import get_or_404

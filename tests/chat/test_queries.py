@@ -9,7 +9,8 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models import Attachment, Conversation, LastPrompt, Mention, Message, ModelCall, NextMessage, SummaryJob, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Attachment, Conversation, LastPrompt, Mention, Message, NextMessage, SummaryJob, Turn
 from chat.models.queries import Following, branch, claim, end, following, lock, record, settle, standing, store
 from files.models import File
 from llm.models import Model, Provider, WorkspaceVersion

@@ -14,7 +14,8 @@ from django.utils import timezone
 from accounts import workspace
 from accounts.models import User, Workspace
 from chat.conversations.export import _lists
-from chat.models import Conversation, Message, ModelCall, Reading, ReadingPart
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Message, Reading, ReadingPart
 from chat.readings import jobs, services
 from chat.readings.layout import layout_of
 from core.background import on_database, submit

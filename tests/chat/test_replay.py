@@ -9,7 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from accounts.models import User
-from chat.models import Conversation, ModelCall, Summary, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Summary, Turn
 from chat.replay.past import AS_IT_WAS, Variation
 from chat.replay.services import Result, chosen, planned
 from files.models import File

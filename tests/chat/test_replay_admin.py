@@ -11,7 +11,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models import ModelCall, Replay, ReplayedTurn, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Replay, ReplayedTurn, Turn
 from chat.replay import services
 from llm.models import Model
 from personas.models import BudgetProfile

@@ -22,11 +22,11 @@ from accounts.access.sessions import public_name
 from accounts.models import AdminRecord, Limit, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery, Workspace
 from accounts.services import create_token
 from audit.models import Entry
+from chat.ledger.models import ModelCall
 from chat.models import (
     Conversation,
     Import,
     Message,
-    ModelCall,
     Reading,
     ReadingFile,
     ReadingPart,

@@ -14,7 +14,8 @@ from django.utils import timezone
 
 from accounts.models import AdminRecord, ApiToken, User, Webhook, WebhookDelivery
 from audit.services import record
-from chat.models import Conversation, Import, Message, ModelCall, Replay, Share, Summary, SummaryJob, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Import, Message, Replay, Share, Summary, SummaryJob, Turn
 from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt

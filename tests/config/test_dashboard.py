@@ -17,9 +17,10 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from chat.models import Conversation, Message, ModelCall, Turn
-from chat.usage import overview
-from chat.usage.overview import Days
+from chat.ledger import overview
+from chat.ledger.models import ModelCall
+from chat.ledger.overview import Days
+from chat.models import Conversation, Message, Turn
 from config.dashboard_admin import CHOICES, FOUND, Row
 from core.ids import id_at
 from files.models import File

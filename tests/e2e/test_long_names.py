@@ -10,7 +10,8 @@ from django.urls import reverse
 from playwright.sync_api import ViewportSize
 
 from accounts.models import ApiToken, User
-from chat.models import Conversation, ModelCall, Share
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Share
 from files.models import File
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona, SavedPrompt

@@ -1,7 +1,7 @@
 """What model calls took and cost: figures of any calls, in words, and as tables to take along.
 
 Every number here is a sum over the rows of `ModelCall`, so that all of them agree. By what calls have in common:
-`chat.usage.sums`.
+`chat.ledger.sums`.
 """
 
 import csv
@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from audit.services import plain, record
-from chat.models import ModelCall
+from chat.ledger.models import ModelCall
 from core.i18n import dollars, grouped
 
 # By the names of `Figures`. What is counted without a price stands first: later `cost` is the sum.

@@ -14,8 +14,9 @@ from django.test import Client
 from django.utils.translation import override
 
 from accounts.models import PeopleGroup, User
-from chat.models import Conversation, ModelCall
-from chat.usage.services import in_words, totals
+from chat.ledger.models import ModelCall
+from chat.ledger.services import in_words, totals
+from chat.models import Conversation
 from core.i18n import dollars
 from llm.models import Model
 from personas.models import Persona

@@ -9,11 +9,12 @@ import pytest
 from django.db.models import Count, Sum
 from django.utils import timezone
 
-from chat.models import Conversation, Message, ModelCall, Turn
+from chat.ledger.models import ModelCall
+from chat.ledger.services import Figures
+from chat.ledger.sums import KINDS, Used
+from chat.models import Conversation, Message, Turn
 from chat.turns import runner
 from chat.turns.store import Asked
-from chat.usage.services import Figures
-from chat.usage.sums import KINDS, Used
 from core import background
 from llm.models import Model, Provider
 from tests.application import Application

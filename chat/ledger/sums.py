@@ -17,8 +17,9 @@ from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from accounts.models import ApiToken, PeopleGroup, User
-from chat.models import Conversation, ModelCall, PersonSum, PlaceSum, UsageDay, UsageSum
-from chat.usage.services import LAST_DAY, OF_CALLS, Figures, between, midnight
+from chat.ledger.models import ModelCall, PersonSum, PlaceSum, UsageDay, UsageSum
+from chat.ledger.services import LAST_DAY, OF_CALLS, Figures, between, midnight
+from chat.models import Conversation
 from core.locks import lock
 from personas.models import Persona
 from projects.models import Project

@@ -12,10 +12,10 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET
 
 from accounts.access.sessions import SignedInRequest as Request
-from chat.models import ModelCall
-from chat.usage import limits
-from chat.usage.services import as_csv, between, in_words, record_export
-from chat.usage.sums import Used
+from chat.ledger import limits
+from chat.ledger.models import ModelCall
+from chat.ledger.services import as_csv, between, in_words, record_export
+from chat.ledger.sums import Used
 
 SHOWN = 50  # rows of a table; the API has all
 TABLES = {

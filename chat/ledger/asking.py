@@ -6,7 +6,8 @@ from functools import partial
 from uuid import UUID
 
 from accounts.access.rights import counted_to
-from chat.models import Conversation, ModelCall
+from chat.ledger.models import ModelCall
+from chat.models import Conversation
 from chat.models.conversation_state import scope_of
 from core.background import completed, on_database, persistently
 from core.errors import ModelError

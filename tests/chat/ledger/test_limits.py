@@ -20,7 +20,10 @@ from accounts.services import create_token
 from audit.origin import Origin, acting, origin
 from chat.conversations import titles
 from chat.conversations.services import create_conversation
-from chat.models import Conversation, Message, ModelCall, NextMessage, SummaryJob, Turn
+from chat.ledger.limits import all_states
+from chat.ledger.models import ModelCall
+from chat.ledger.sums import sum_days
+from chat.models import Conversation, Message, NextMessage, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
 from chat.prompts.preview import Draft, plan_ahead
 from chat.prompts.wording import plan_line
@@ -31,8 +34,6 @@ from chat.sending.services import queue, send, send_kept
 from chat.summaries import services as summaries
 from chat.turns.store import Ending, Outcome, end
 from chat.turns.submit import Ask, regenerate
-from chat.usage.limits import all_states
-from chat.usage.sums import sum_days
 from core.errors import ProductError
 from files.models import File, FileText
 from llm.models import Model, Provider

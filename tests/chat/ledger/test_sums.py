@@ -15,9 +15,10 @@ from django.utils import timezone
 
 from accounts.models import PeopleGroup, User
 from chat.background.tasks import sum_usage
-from chat.models import Conversation, ModelCall, PersonSum, UsageDay, UsageSum
-from chat.usage.services import OF_CALLS, Figures, midnight
-from chat.usage.sums import KINDS, SETTLED, Used
+from chat.ledger.models import ModelCall, PersonSum, UsageDay, UsageSum
+from chat.ledger.services import OF_CALLS, Figures, midnight
+from chat.ledger.sums import KINDS, SETTLED, Used
+from chat.models import Conversation
 from llm.models import Model, Provider
 from personas.models import Persona
 from projects.models import Project

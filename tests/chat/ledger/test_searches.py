@@ -11,9 +11,10 @@ from django.utils import timezone
 from openai import OpenAI
 
 from accounts.models import Limit
-from chat.models import Attachment, Conversation, Message, ModelCall
+from chat.ledger.models import ModelCall
+from chat.ledger.sums import Used, sum_days
+from chat.models import Attachment, Conversation, Message
 from chat.tools.files import Scope, SearchFiles
-from chat.usage.sums import Used, sum_days
 from core.errors import ModelError
 from files.index.embedders import active_embedder, embed
 from files.index.indexing import reembed

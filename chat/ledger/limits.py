@@ -24,7 +24,8 @@ from django.utils.translation import gettext as _
 from accounts.limits.holding import limits_of_person, limits_of_token, most_at_once
 from accounts.models import Limit, User
 from accounts.models.limit import period
-from chat.models import ModelCall, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Turn
 from chat.models.queries import executed
 from core.errors import ProductError
 from core.i18n import dollars, grouped, percent

@@ -14,9 +14,9 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminTextInputWidget
 
-from chat.models import ModelCall
-from chat.usage.services import as_csv, between, in_words, record_export
-from chat.usage.sums import Line, Used
+from chat.ledger.models import ModelCall
+from chat.ledger.services import as_csv, between, in_words, record_export
+from chat.ledger.sums import Line, Used
 from core.admin import RecordAdmin, acting, button, column, display
 from core.i18n import dollars
 

@@ -1,6 +1,6 @@
 """What the workspace did in the last days and does now, for the start page of the admin.
 
-Each is a few queries over the sums of these days (`chat.usage.sums`), or over the newest rows of theirs. Turns are
+Each is a few queries over the sums of these days (`chat.ledger.sums`), or over the newest rows of theirs. Turns are
 found by the time inside their ids.
 """
 
@@ -16,9 +16,10 @@ from django.contrib.auth import get_user_model
 from django.db.models import Count, Min, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from chat.models import Message, ModelCall, Turn
-from chat.usage.services import Figures, midnight
-from chat.usage.sums import Used
+from chat.ledger.models import ModelCall
+from chat.ledger.services import Figures, midnight
+from chat.ledger.sums import Used
+from chat.models import Message, Turn
 from core.ids import id_at
 
 SHOWN = 8  # rows of a table

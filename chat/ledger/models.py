@@ -1,5 +1,4 @@
-"""The ledger: what each model call took and cost, what those of a day did together, and which prompt a provider's cache
-has, which makes the next one cheaper."""
+"""The ledger: what each model call took and cost, and what those of a day did together."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -44,7 +43,7 @@ def counted_to_group() -> Any:
 
 class ModelCall(models.Model):
     """What one model call took and cost, at the prices of its moment; the ledger of all usage. Rows are never changed,
-    but for those of calls under way that the product itself makes (`chat.usage.asking`, `chat.usage.searching`).
+    but for those of calls under way that the product itself makes (`chat.ledger.asking`, `chat.ledger.searching`).
     Embedders and re-rankers have no row of a model: their calls have its name and their own as the provider's.
 
     `number` counts the calls of a turn from 1. Tokens are the provider's; where it said nothing, such as of a call that
@@ -94,6 +93,7 @@ class ModelCall(models.Model):
     objects = ModelCallQuerySet.as_manager()
 
     class Meta:
+        app_label = "chat"
         ordering: ClassVar = ["-id"]
         indexes: ClassVar = [
             models.Index(fields=["person", "-created"], name="model_call_of_person"),
@@ -136,7 +136,7 @@ def total_cost(calls: Iterable[ModelCall]) -> Decimal | None:
 
 
 class UsageDay(models.Model):
-    """A day that is over, whose calls `chat.usage.sums` has summed. `zone`: that in which it was a day.
+    """A day that is over, whose calls `chat.ledger.sums` has summed. `zone`: that in which it was a day.
 
     `people`: how many asked a model; who is deleted later was there all the same. `whole` is false where a version
     before has not summed all that is asked for now: such a day is summed anew. `by_person` is that version's mark.
@@ -147,6 +147,9 @@ class UsageDay(models.Model):
     people = models.PositiveIntegerField()
     by_person = models.BooleanField(db_default=False)
     whole = models.BooleanField(db_default=False)
+
+    class Meta:
+        app_label = "chat"
 
     def __str__(self) -> str:
         return f"{self.day:%Y-%m-%d}"
@@ -168,6 +171,7 @@ class SumOfCalls(models.Model):
 
     class Meta:
         abstract = True
+        app_label = "chat"
 
 
 class UsageSum(SumOfCalls):
@@ -181,6 +185,9 @@ class UsageSum(SumOfCalls):
     persona = _named("personas.Persona")
     purpose = models.CharField(max_length=10, db_default="")
 
+    class Meta:
+        app_label = "chat"
+
     def __str__(self) -> str:
         return f"{self.day_id} {self.model_name}: {self.calls}"
 
@@ -190,6 +197,9 @@ class PersonSum(SumOfCalls):
 
     day = models.ForeignKey(UsageDay, on_delete=models.CASCADE, related_name="people_sums")
     person = _named(settings.AUTH_USER_MODEL)
+
+    class Meta:
+        app_label = "chat"
 
     def __str__(self) -> str:
         return f"{self.day_id} {self.person_id}: {self.calls}"
@@ -204,28 +214,8 @@ class PlaceSum(SumOfCalls):
     group = counted_to_group()
     token = asked_with()
 
+    class Meta:
+        app_label = "chat"
+
     def __str__(self) -> str:
         return f"{self.day_id} {self.group_id}: {self.calls}"
-
-
-class LastPrompt(models.Model):
-    """The fingerprint of the newest prompt that a conversation has sent to a model, as `chat.context.cache` makes it:
-    by it the next plan knows what the provider's cache will serve. None of the prompt's text is in it.
-
-    `window_cap`: tokens; the window under which it was planned, where the provider had refused a longer prompt of this
-    conversation without naming its limit. See `chat.prompts.turn_context.wider_cap`.
-    """
-
-    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="last_prompts")
-    # Without a constraint: a model that is removed while it answers must not keep the answer from being stored.
-    model = models.ForeignKey("llm.Model", on_delete=models.CASCADE, related_name="+", db_constraint=False)
-    prompt: "models.JSONField[Any, Any]" = models.JSONField()
-    window_cap = models.PositiveIntegerField(null=True, blank=True)
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["conversation", "model"], name="one_last_prompt_per_model"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.conversation_id} {self.model_id}"

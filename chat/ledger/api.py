@@ -15,10 +15,10 @@ from accounts.access.permissions import ScopedView
 from accounts.api import MeSerializer, MeView
 from accounts.models import Limit, User
 from audit.origin import origin
-from chat.models import ModelCall
-from chat.usage.limits import all_states
-from chat.usage.services import table
-from chat.usage.sums import Line, Used
+from chat.ledger.limits import all_states
+from chat.ledger.models import ModelCall
+from chat.ledger.services import table
+from chat.ledger.sums import Line, Used
 from core.errors import ProductError
 from core.permissions import require_right
 from core.requests import MoneyField, valid

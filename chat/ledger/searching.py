@@ -7,9 +7,9 @@ from decimal import Decimal
 from django.db import transaction
 
 from accounts.access.rights import counted_to
-from chat.models import ModelCall
+from chat.ledger.limits import require_room
+from chat.ledger.models import ModelCall
 from chat.models.queries import join_line
-from chat.usage.limits import require_room
 from core.errors import ModelError
 from files.index.ledger import Payer, Read
 from files.models import Embedder, Reranker
