@@ -3,7 +3,7 @@ from django.urls import path, register_converter
 from accounts.access.page_throttle import limited
 from chat.conversations import views as conversations
 from chat.ledger import urls as ledger_urls
-from chat.readings import views as reading_views
+from chat.readings import urls as reading_urls
 from chat.runs import urls as run_urls
 from chat.summaries import views as summary_views
 from chat.web import branches, conversation, diagrams, file_picker, palette, persona_and_project, sources
@@ -82,15 +82,6 @@ urlpatterns = [
     path("summaries/<uuid:pk>/edit/", summary_views.edit, name="edit_summary"),
     path("summaries/<uuid:pk>/rebuild/", summary_views.rebuild, name="rebuild_summary"),
     path("summaries/<uuid:pk>/undo/", summary_views.undo, name="undo_summary"),
-    path("readings/", reading_views.readings, name="readings"),
-    path("readings/<uuid:pk>/", reading_views.reading, name="reading"),
-    path("readings/<uuid:pk>/citations/<int:citation>/", reading_views.doubt, name="reading_doubt"),
-    path("readings/<uuid:pk>/stop/", reading_views.stop, name="stop_reading"),
-    path("readings/<uuid:pk>/resume/", reading_views.resume, name="resume_reading"),
-    path("readings/<uuid:pk>/remove/", reading_views.remove, name="remove_reading"),
-    path("readings/<uuid:pk>/take-along/", reading_views.take_along, name="take_reading_along"),
-    path("files/<uuid:pk>/read/", reading_views.read_file, name="read_file"),
-    path("files/<uuid:pk>/read/plan/", reading_views.plan_file, name="plan_reading"),
     path("c/<uuid:pk>/next/", conversation.queued, name="next"),
     path("c/<uuid:pk>/next/send/", conversation.send_next, name="send_next"),
     path("c/<uuid:pk>/next/edit/", conversation.edit_queued, name="edit_next"),
@@ -101,6 +92,7 @@ urlpatterns = [
 urlpatterns = [
     *signed_in(urlpatterns),
     *ledger_urls.urlpatterns,
+    *reading_urls.urlpatterns,
     *run_urls.urlpatterns,
     path("s/<slug:token>/", limited("shared", conversations.shared), name="shared"),
 ]

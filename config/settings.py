@@ -55,6 +55,7 @@ INSTALLED_APPS = [
     "projects.planner",
     "chat",
     "chat.ledger",
+    "chat.readings",
     "chat.runs",
     "config",
 ]
@@ -293,7 +294,7 @@ SPECTACULAR_SETTINGS = {
         "MemberRole": "accounts.models.Role",
         "EffortEnum": "llm.models.Effort",
         "LanguageEnum": LANGUAGES,
-        "ReadingStatus": "chat.models.Reading.Status",
+        "ReadingStatus": "chat.readings.models.Reading.Status",
     },
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.api_docs.schema.complete"],
     "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have

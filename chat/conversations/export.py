@@ -17,9 +17,10 @@ from accounts.models import May, User
 from audit.services import record
 from chat.ledger.models import ModelCall
 from chat.ledger.services import csv_pages
-from chat.models import Conversation, Mark, Message, Reading, Turn
+from chat.models import Conversation, Mark, Message, Turn
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
+from chat.readings.models import Reading
 from core.errors import NotFound, ProductError
 from files.models import File
 from files.services import open_blob

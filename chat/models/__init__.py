@@ -14,7 +14,6 @@ from chat.models.conversation import (
 from chat.models.import_job import Import
 from chat.models.last_prompt import LastPrompt
 from chat.models.mention import Mention
-from chat.models.reading import Reading, ReadingFile, ReadingPart
 from chat.models.replay import Replay, ReplayedTurn
 from chat.models.share import Share
 from chat.models.summary import Mark, Summary, SummaryJob
@@ -31,9 +30,6 @@ __all__ = [
     "Mention",
     "Message",
     "NextMessage",
-    "Reading",
-    "ReadingFile",
-    "ReadingPart",
     "RenderedAnswer",
     "Replay",
     "ReplayedTurn",

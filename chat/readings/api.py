@@ -13,8 +13,8 @@ from accounts.access.permissions import ScopedView
 from accounts.models import User
 from chat.citations.support import Reason
 from chat.ledger.services import Figures
-from chat.models import Reading, ReadingPart
 from chat.readings import services
+from chat.readings.models import Reading, ReadingPart
 from chat.readings.pages import ReadingView
 from core.errors import ProductError
 from core.requests import MoneyField, SentenceField, Strict, pages, posts, valid

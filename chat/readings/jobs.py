@@ -23,9 +23,9 @@ from chat.citations.judging import checked, judged
 from chat.citations.services import Check
 from chat.ledger.asking import Charge, Said, ask
 from chat.ledger.models import ModelCall
-from chat.models import Reading, ReadingPart
 from chat.readings import asking, checking, planning, services
 from chat.readings.layout import Layout, layout_of
+from chat.readings.models import Reading, ReadingPart
 from chat.readings.planning import Budget
 from core import background
 from core.background import on_database, persistently

@@ -10,9 +10,9 @@ from django.urls import reverse
 
 from chat.ledger.models import ModelCall
 from chat.ledger.services import Figures, money_in_words, tokens_in_words, totals
-from chat.models import Reading, ReadingPart
 from chat.readings import checking, planning
 from chat.readings.layout import FileRead, layout_of
+from chat.readings.models import Reading, ReadingPart
 from chat.readings.services import coverage, percent_of
 from chat.rendering.markdown import Allowance, render
 from chat.rendering.references import Source

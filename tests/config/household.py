@@ -27,9 +27,6 @@ from chat.models import (
     Conversation,
     Import,
     Message,
-    Reading,
-    ReadingFile,
-    ReadingPart,
     Replay,
     Share,
     Summary,
@@ -38,6 +35,7 @@ from chat.models import (
     ToolResult,
     Turn,
 )
+from chat.readings.models import Reading, ReadingFile, ReadingPart
 from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch
 from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt

@@ -84,6 +84,7 @@ class Reading(models.Model):
     objects = ReadingQuerySet.as_manager()
 
     class Meta:
+        app_label = "chat"
         ordering: ClassVar = ["-id"]
         indexes: ClassVar = [
             models.Index(
@@ -111,6 +112,7 @@ class ReadingFile(models.Model):
     end = models.PositiveIntegerField()
 
     class Meta:
+        app_label = "chat"
         ordering: ClassVar = ["start"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["reading", "start"], name="one_file_of_a_reading_from_a_place")
@@ -145,6 +147,7 @@ class ReadingPart(models.Model):
     detail = models.TextField(blank=True)
 
     class Meta:
+        app_label = "chat"
         ordering: ClassVar = ["level", "start"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["reading", "level", "start"], name="one_part_of_a_reading_from_a_place")

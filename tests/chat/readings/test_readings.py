@@ -15,9 +15,10 @@ from accounts import workspace
 from accounts.models import User, Workspace
 from chat.conversations.export import _lists
 from chat.ledger.models import ModelCall
-from chat.models import Conversation, Message, Reading, ReadingPart
+from chat.models import Conversation, Message
 from chat.readings import jobs, services
 from chat.readings.layout import layout_of
+from chat.readings.models import Reading, ReadingPart
 from core.background import on_database, submit
 from core.errors import ProductError
 from files.models import File
