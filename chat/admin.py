@@ -21,14 +21,13 @@ from chat.conversations.erasing import hold
 from chat.conversations.importing.jobs import remove_import, retry_import
 from chat.ledger.overview import ASKING
 from chat.models import Conversation, Import, Share, Summary, SummaryJob, Turn
-from chat.replay import admin as replay_admin
 from chat.texts import admin as text_admin
 from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column, confirmed, display, go
 from core.errors import ProductError
 from core.i18n import translated
 from personas.models import Persona
 
-__all__ = ["replay_admin", "text_admin"]  # Django looks for admin pages here alone
+__all__ = ["text_admin"]  # Django looks for admin pages here alone
 
 
 @admin.register(Conversation)

@@ -56,6 +56,7 @@ INSTALLED_APPS = [
     "chat",
     "chat.ledger",
     "chat.readings",
+    "chat.lab",
     "chat.runs",
     "config",
 ]

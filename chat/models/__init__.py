@@ -14,7 +14,6 @@ from chat.models.conversation import (
 from chat.models.import_job import Import
 from chat.models.last_prompt import LastPrompt
 from chat.models.mention import Mention
-from chat.models.replay import Replay, ReplayedTurn
 from chat.models.share import Share
 from chat.models.summary import Mark, Summary, SummaryJob
 from chat.models.tool_result import ToolResult
@@ -31,8 +30,6 @@ __all__ = [
     "Message",
     "NextMessage",
     "RenderedAnswer",
-    "Replay",
-    "ReplayedTurn",
     "Share",
     "StepReasoning",
     "Summary",

@@ -249,7 +249,7 @@ class TurnContext:
 
     def completed(self, frame: ContextRequest) -> ContextRequest:
         """What is planned with instead of `frame`, which is a prompt without its messages: the same, but where a stored
-        turn is planned again (`chat.replay`)."""
+        turn is planned again (`chat.lab`)."""
         return frame
 
     def made_with(self) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
+from chat.lab.services import chosen, planned
 from chat.models import Turn
-from chat.replay.services import chosen, planned
 from chat.runs import prompts
 from chat.texts.examples import example
 from llm.models import Model

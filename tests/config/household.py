@@ -22,19 +22,9 @@ from accounts.access.sessions import public_name
 from accounts.models import AdminRecord, Limit, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery, Workspace
 from accounts.services import create_token
 from audit.models import Entry
+from chat.lab.models import Replay
 from chat.ledger.models import ModelCall
-from chat.models import (
-    Conversation,
-    Import,
-    Message,
-    Replay,
-    Share,
-    Summary,
-    SummaryJob,
-    ToolPermission,
-    ToolResult,
-    Turn,
-)
+from chat.models import Conversation, Import, Message, Share, Summary, SummaryJob, ToolPermission, ToolResult, Turn
 from chat.readings.models import Reading, ReadingFile, ReadingPart
 from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch

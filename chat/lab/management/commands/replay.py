@@ -10,9 +10,9 @@ from django.db.models import Q, QuerySet
 
 from chat.context.build import POLICIES
 from chat.context.rendering import LAYOUTS
-from chat.models import Replay
-from chat.replay.past import Variation
-from chat.replay.services import Result, Totals, answered, cells, chosen, conversation_of, planned
+from chat.lab.models import Replay
+from chat.lab.past import Variation
+from chat.lab.services import Result, Totals, answered, cells, chosen, conversation_of, planned
 from core.background import submit
 from core.errors import ProductError
 from llm.models import Model

@@ -13,9 +13,9 @@ from django.utils.translation import gettext_lazy
 from unfold.widgets import UnfoldAdminTextInputWidget, UnfoldBooleanWidget
 
 from accounts.models import User
-from chat.models import Replay
+from chat.lab import services
+from chat.lab.models import Replay
 from chat.prompts.wording import KINDS, SECTIONS, state_of
-from chat.replay import services
 from core.admin import STATES, RecordAdmin, acting, display
 from core.errors import ProductError
 from core.i18n import grouped

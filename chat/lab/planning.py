@@ -13,11 +13,11 @@ from chat.context import cache
 from chat.context.build import Prompt, SourceEntry
 from chat.context.cache import CacheEntry, SentPrompt
 from chat.context.types import ContextError
+from chat.lab.past import AS_IT_WAS, Changed, Contexts, PastContext, Problem, Variation, made_with
 from chat.models import Summary, Turn
 from chat.prompts import builder
 from chat.prompts.history import stored_result
 from chat.prompts.report import FILE_KINDS, CallReport, stored
-from chat.replay.past import AS_IT_WAS, Changed, Contexts, PastContext, Problem, Variation, made_with
 from core.errors import ProductError
 from files.models import File
 from llm.models import Model

@@ -9,8 +9,8 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
+from chat.lab.profile_trial import SHOWN, trials
 from chat.models import Conversation, Message
-from chat.prompts.profile_trial import SHOWN, trials
 from llm.models import Model, Provider
 from personas.models import BudgetProfile
 

@@ -1,4 +1,4 @@
-"""The prompt lab: stored turns that are planned again under something else (`chat.replay`)."""
+"""The prompt lab: stored turns that are planned again under something else (`chat.lab`)."""
 
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ class Replay(models.Model):
 
     Without a `conversation` it is a sample of all. `total` is the number of turns that were found, `planned` of those
     that are done. `totals` has, for the turns that could be compared, `compared` and the figures of `sent` and
-    `planned` (`chat.replay.planning.Figures`).
+    `planned` (`chat.lab.planning.Figures`).
     """
 
     class Status(models.TextChoices):
@@ -71,6 +71,7 @@ class Replay(models.Model):
     objects = ReplayQuerySet.as_manager()
 
     class Meta:
+        app_label = "chat"
         ordering: ClassVar = ["-id"]
         verbose_name_plural = "prompt lab"
         indexes: ClassVar = [
@@ -103,6 +104,7 @@ class ReplayedTurn(models.Model):
     answer = models.TextField(blank=True)
 
     class Meta:
+        app_label = "chat"
         ordering: ClassVar = ["id"]
         constraints: ClassVar = [models.UniqueConstraint(fields=["replay", "turn"], name="turn_replayed_once")]
 

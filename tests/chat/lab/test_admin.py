@@ -11,9 +11,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.models import User
+from chat.lab import services
+from chat.lab.models import Replay, ReplayedTurn
 from chat.ledger.models import ModelCall
-from chat.models import Replay, ReplayedTurn, Turn
-from chat.replay import services
+from chat.models import Turn
 from llm.models import Model
 from personas.models import BudgetProfile
 from tests.application import Application

@@ -16,13 +16,14 @@ from django.utils import timezone
 from accounts.models import User
 from audit.services import record
 from chat.context.types import ContextError
+from chat.lab.models import Replay, ReplayedTurn
+from chat.lab.past import AS_IT_WAS, Changed, Problem, Variation
+from chat.lab.planning import Again, Figures, Replayer, figures, stored_turns
 from chat.ledger.asking import Charge, ask
 from chat.ledger.models import ModelCall
-from chat.models import Conversation, Replay, ReplayedTurn, Turn
+from chat.models import Conversation, Turn
 from chat.prompts.builder import model_request
 from chat.prompts.report import Change, compare
-from chat.replay.past import AS_IT_WAS, Changed, Problem, Variation
-from chat.replay.planning import Again, Figures, Replayer, figures, stored_turns
 from core.background import claim, enqueue, heartbeat, on_database, silent, submit
 from core.errors import NotFound, ProductError
 from core.i18n import dollars

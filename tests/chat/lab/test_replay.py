@@ -9,10 +9,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from accounts.models import User
+from chat.lab.past import AS_IT_WAS, Variation
+from chat.lab.services import Result, chosen, planned
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Summary, Turn
-from chat.replay.past import AS_IT_WAS, Variation
-from chat.replay.services import Result, chosen, planned
 from files.models import File
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
