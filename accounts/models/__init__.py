@@ -3,7 +3,6 @@ from accounts.models.limit import Limit
 from accounts.models.openid import OpenIDIdentity, OpenIDProvider
 from accounts.models.person import (
     ApiToken,
-    IdempotentAnswer,
     Session,
     User,
     asked_with,
@@ -15,6 +14,7 @@ from accounts.models.record import AdminRecord
 from accounts.models.sharing import EDITING, Role, Sharing, SharingQuerySet, shared_with, strongest, ways_of_sharing
 from accounts.models.webhook import Webhook, WebhookDelivery
 from accounts.models.workspace import DateAwareness, Workspace
+from core.api.idempotent_answer import IdempotentAnswer
 
 __all__ = [
     "EDITING",

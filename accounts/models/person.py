@@ -12,7 +12,6 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from core.crypto import EncryptedTextField
 from core.time_zones import is_zone, present_name, zone_named
 from llm.models import WorkspaceVersion
 
@@ -185,25 +184,3 @@ def asked_with() -> Any:
         db_index=False,
         related_name="+",
     )
-
-
-class IdempotentAnswer(models.Model):
-    """What a write with an `Idempotency-Key` was answered; see `accounts.access.permissions`.
-
-    `call` is the SHA-256 of key, method and path, `request` that of what was sent.
-    No secret is in `body`, see `ShownOnce` there.
-    """
-
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    call = models.CharField(max_length=64)
-    request = models.CharField(max_length=64)
-    status = models.PositiveSmallIntegerField()
-    headers: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
-    body = EncryptedTextField()
-    created = models.DateTimeField(default=timezone.now, db_index=True)
-
-    class Meta:
-        constraints: ClassVar = [models.UniqueConstraint(fields=["user", "call"], name="one_answer_per_call")]
-
-    def __str__(self) -> str:
-        return self.call

@@ -11,7 +11,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.api import MeSerializer, MeView
 from accounts.models import Limit, User
 from audit.origin import origin
@@ -19,9 +19,9 @@ from chat.ledger.limits import all_states
 from chat.ledger.models import ModelCall
 from chat.ledger.services import table
 from chat.ledger.sums import Line, Used
+from core.api.fields import MoneyField, valid
 from core.errors import ProductError
 from core.permissions import require_right
-from core.requests import MoneyField, valid
 
 OF_ALL = ("day", "user", "group", "model", "persona", "project", "token")
 OF_ONE = ("day", "model", "conversation", "project", "persona", "group", "token", "purpose")

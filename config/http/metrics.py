@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 from rest_framework.request import Request
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.models import WebhookDelivery
 from chat.ledger.models import ModelCall
 from chat.models import Turn

@@ -10,8 +10,9 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
-from core.requests import Pages, SentenceField, Strict, VisibleField, pages, valid
+from accounts.access.api_views import ScopedView
+from core.api.fields import SentenceField, Strict, VisibleField, valid
+from core.api.pagination import Pages, pages
 from projects.models import Project
 from projects.planner import services
 from projects.planner.models import codes
