@@ -11,7 +11,8 @@ from core.errors import ProductError
 
 
 class ScopedView(ApiView):
-    """The base of the product's API views, with the person who asks."""
+    """The base of every API view: signed in, with the scope that the view names, within its rate, and each write
+    once per `Idempotency-Key`."""
 
     @property
     def person(self) -> User:
