@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
+from chat.lab.profile_trial import trials
 from chat.models import Conversation
-from chat.prompts.profile_trial import trials
 from config.help.guide import place_about
 from config.help.rendering import address_of
 from config.workspace import admin as workspace_admin

@@ -32,7 +32,8 @@ from chat.models import Conversation, Message, Share, Turn  # noqa: E402
 from files.models import File  # noqa: E402
 from llm.models import Model  # noqa: E402
 from personas.models import Persona  # noqa: E402
-from projects.models import Project, Task  # noqa: E402
+from projects.models import Project  # noqa: E402
+from projects.planner.models import Task  # noqa: E402
 from scripts import fill  # noqa: E402
 from scripts.bench.retrieval import messages  # noqa: E402
 from scripts.measure_admin import asked  # noqa: E402
