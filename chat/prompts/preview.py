@@ -180,7 +180,7 @@ def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | No
 
 
 def budget(base: TurnContext, scope: ChatScope) -> DocumentBudget:
-    """How many tokens of documents may be selected (docs/context.md, “Files and projects”).
+    """How many tokens of documents may be selected (docs/develop/context.md, “Files and projects”).
 
     The same line for whoever selects, shows and refuses: with the tools that there are once a file is attached, today's
     tasks and the summary; without those that a calling program brings along. Files of a project give way.

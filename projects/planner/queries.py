@@ -114,7 +114,7 @@ def tasks_for_prompt(*, user: User, on: date, mentioned: Iterable[str] = (), who
 
 
 def prompt_tasks(rows: Iterable[Task], *, on: date, mentioned: Iterable[str]) -> PromptTasks:
-    """The rule of docs/context.md, “Tasks”: all tasks of the day `on`, finished ones too, and all that were mentioned.
+    """The rule of docs/develop/context.md, “Tasks”: all tasks of the day `on`, finished ones too, and all that were mentioned.
 
     Day tasks bring their checklist. Nothing is there because something else is: an objective brings no tasks and a task
     no objective. Today's tasks are in the user's order, those mentioned in that of their codes, so that neither depends

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -26,7 +27,7 @@ def links(file: Path) -> list[str]:
     """Return the targets of its links and pictures within the repository."""
     children = [child for token in PARSER.parse(file.read_text()) for child in token.children or []]
     targets = [str(child.attrs.get("href") or child.attrs.get("src") or "") for child in children]
-    return [target for target in targets if target and not ADDRESS.match(target)]
+    return [unquote(target) for target in targets if target and not ADDRESS.match(target)]
 
 
 def resolves(file: Path, link: str) -> bool:
@@ -55,5 +56,5 @@ def test_code_names_documents_that_there_are() -> None:
     lines = subprocess.run(["git", "grep", "-hF", "docs/", "--", *IN_CODE], cwd=ROOT, capture_output=True, text=True)
     named = set(DOCUMENT.findall(lines.stdout))
     names = {path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md")}
-    numbers = {name[: len("docs/decisions/0000")] for name in names if name.startswith("docs/decisions/")}
+    numbers = {name[: len("docs/decisions/") + 4] for name in names if name.startswith("docs/decisions/")}
     assert named - names - numbers == set()
