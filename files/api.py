@@ -20,10 +20,10 @@ from core.json_bodies import JSONParser
 from core.requests import NewestFirst, Strict
 from files import services
 from files.encodings import ENCODINGS
-from files.extraction.readers.media_types import KNOWN
 from files.models import File
 from files.page_pictures import picture
 from files.pages import NOT_READ, Piece, Reading, download
+from readers.formats.media_types import KNOWN
 
 
 class FileErrorSerializer(serializers.Serializer[dict[str, str]]):

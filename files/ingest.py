@@ -19,15 +19,15 @@ from accounts.models.workspace import workspace_at
 from accounts.webhooks.services import emit
 from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
 from files import passwords, storage
-from files.extraction.nested import closed
-from files.extraction.readers.result import Extracted, ExtractionError
-from files.extraction.scans import Recogniser, extract
 from files.index import chunking
 from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText, RecognisedPage
 from files.undrawn import forget_failures
 from llm import tokens
 from llm.models import Model
+from readers.formats.result import Extracted, ExtractionError
+from readers.nested import closed
+from readers.scans import Recogniser, extract
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
 SLOTS_OF_PERSON = 2  # of those, so that files that take long do not hold up other people; about one for each processor

@@ -20,13 +20,13 @@ from accounts.models import User
 from core.errors import ProductError
 from core.outside import wait_outside
 from files import storage
-from files.extraction import process
-from files.extraction.outside.places import Place
-from files.extraction.readers.result import ExtractionError
 from files.ingest import LOST
 from files.models import File
 from files.pages import Reading
 from files.undrawn import failure_of, remember_failure
+from readers import process
+from readers.formats.result import ExtractionError
+from readers.outside.places import Place
 
 DRAWN_AT_ONCE = 2  # pages, by one process
 WAITING_OF_PERSON = 2  # requests, beside the one that is being drawn

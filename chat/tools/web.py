@@ -13,10 +13,10 @@ from chat.rendering.references import give_numbers
 from chat.tools.permission import Gate
 from core.background import on_database
 from core.net.url_safety import Refused
-from files.extraction.process import extract
-from files.extraction.readers.result import ExtractionError
 from llm.tools.open_url import OpenUrlTool
 from llm.types.tools import Tool, ToolOutput
+from readers.formats.result import ExtractionError
+from readers.process import extract
 
 WEB_GUIDANCE = ToolGuidance("web_search", is_search=True)
 OPEN_GUIDANCE = ToolGuidance("open_url", is_search=True)

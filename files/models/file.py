@@ -12,9 +12,9 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import ways_of_sharing
 from core.crypto import EncryptedTextField
-from files.extraction.readers.media_types import CONVERTED, HEIC, PDF
 from llm.models import price, validate_base_url
 from llm.tokens import CATCH_ALL
+from readers.formats.media_types import CONVERTED, HEIC, PDF
 
 LONGEST_SUFFIX = 8  # characters after the last dot of a name; more is a part of the title
 

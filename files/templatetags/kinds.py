@@ -4,7 +4,7 @@ from django import template
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
-from files.extraction.readers import media_types as known
+from readers.formats import media_types as known
 
 register = template.Library()
 

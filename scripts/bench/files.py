@@ -9,7 +9,7 @@ from typing import Any
 
 import pypdfium2
 
-from files.extraction.process import extract
+from readers.process import extract
 from tests.files import samples
 from tests.product import WAIT, Caller, until
 

@@ -17,8 +17,8 @@ from django.conf import settings
 
 from config import service_urls
 from core.background import QUEUES
-from files.extraction.__main__ import MEMORY
 from files.ingest import SLOTS
+from readers.__main__ import MEMORY
 from scripts.cluster.failover import Pair
 from scripts.cluster.product import command
 from scripts.cluster.proxy import PROXIES, Ports, site

@@ -18,8 +18,8 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from config.api_docs.schema import EXAMPLES
-from files.extraction.readers.media_types import KNOWN
 from files.pages import NOT_READ
+from readers.formats.media_types import KNOWN
 
 ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:]\s*["']([^"']+)["']""")
 LOADED = re.compile(r"""(?:src|href)="([^"]+)\"""")

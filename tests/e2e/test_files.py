@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 from playwright.sync_api import FilePayload, Page, expect
 
-from files.extraction.outside.places import RECOGNISED, Place, packed
 from files.models import File, FileText, RecognisedPage
 from llm.models import Model
+from readers.outside.places import RECOGNISED, Place, packed
 from tests.chat.books import book, notes, small_model
 from tests.chat.documents import upload
 from tests.conftest import Person

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from files.extraction.process import extract
-from files.extraction.readers.result import Extracted, ExtractionError
+from readers.formats.result import Extracted, ExtractionError
+from readers.process import extract
 
 Read = Callable[..., Extracted]
 

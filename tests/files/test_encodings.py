@@ -3,7 +3,7 @@
 import pytest
 
 from files.encodings import ENCODINGS, label
-from files.extraction.text.encodings import decoded, detected, is_text
+from readers.text.encodings import decoded, detected, is_text
 from tests.files.reading import Read, read, refusal
 
 __all__ = ["read"]

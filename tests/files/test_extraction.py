@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from files.extraction import process
-from files.extraction.__main__ import MEMORY
-from files.extraction.confinement import OOM_SCORE
-from files.extraction.process import extract, layers_that_hold
-from files.extraction.readers.result import ExtractionError
+from readers import process
+from readers.__main__ import MEMORY
+from readers.confinement import OOM_SCORE
+from readers.formats.result import ExtractionError
+from readers.process import extract, layers_that_hold
 from tests.files import samples
 from tests.files.reading import Read, pages, read, refusal
 from tests.product import ROOT
@@ -237,7 +237,7 @@ def test_a_reader_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.M
 
 
 def confined(parent: str, then: str) -> "subprocess.CompletedProcess[str]":
-    code = f"import os\nfrom files.extraction.confinement import limit, seal\nlimit({parent}, {MEMORY})\n{then}"
+    code = f"import os\nfrom readers.confinement import limit, seal\nlimit({parent}, {MEMORY})\n{then}"
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
@@ -317,7 +317,7 @@ def test_a_reader_under_attack_reaches_only_its_file(uid: int) -> None:
         secret.write_bytes(b"secret")
         for path in (upload, secret):
             path.chmod(0o666)
-        code = f"import os\nfrom files.extraction.confinement import seal\n{ATTACKS}"
+        code = f"import os\nfrom readers.confinement import seal\n{ATTACKS}"
         told = subprocess.run(
             [sys.executable, "-c", code, upload, secret, str(uid)], cwd=ROOT, capture_output=True, text=True
         )
@@ -329,7 +329,7 @@ def test_a_reader_under_attack_reaches_only_its_file(uid: int) -> None:
 def test_what_reads_an_upload_is_confined_before_it_opens_it(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    command = [sys.executable, "-m", "files.extraction", str(path), "a.txt", str(os.getpid())]
+    command = [sys.executable, "-m", "readers", str(path), "a.txt", str(os.getpid())]
     with (
         subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as reader,
         path.open("wb"),

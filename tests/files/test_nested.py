@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from files.extraction.nested import closed, dispatch, memory
-from files.extraction.nested.outlook import unpacked
-from files.extraction.older.slides import Record, Records
-from files.extraction.readers.result import ExtractionError
+from readers.formats.result import ExtractionError
+from readers.nested import closed, dispatch, memory
+from readers.nested.outlook import unpacked
+from readers.older.slides import Record, Records
 from tests.files import samples
 from tests.files.reading import Read, pages, read, refusal
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from files.extraction.text.rtf import text_of
+from readers.text.rtf import text_of
 from tests.files import samples
 from tests.files.reading import Read, pages, read, refusal
 

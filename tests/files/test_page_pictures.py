@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from files.extraction import process
-from files.extraction.pdfium import passages
-from files.extraction.readers.result import ExtractionError
+from readers import process
+from readers.formats.result import ExtractionError
+from readers.pdfium import passages
 from tests.files import samples
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from files.extraction.text.grids import Box, Glyph, Rule, aligned, ruled
-from files.extraction.text.headings import Line, key, marked
-from files.extraction.text.words import DIVIDED, joined
+from readers.text.grids import Box, Glyph, Rule, aligned, ruled
+from readers.text.headings import Line, key, marked
+from readers.text.words import DIVIDED, joined
 from tests.files import samples
 from tests.files.reading import Read, pages, read
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from files.extraction import scans
-from files.extraction.readers import images
-from files.extraction.readers.result import Extracted, ExtractionError
+from readers import scans
+from readers.formats import images
+from readers.formats.result import Extracted, ExtractionError
 from tests.files import samples
 from tests.files.reading import Read, pages, read, refusal
 from tests.files.test_scans import TABLE, on_the_machine, program, tesseract

@@ -8,11 +8,11 @@ import pytest
 from django.test import Client
 from PIL import Image, ImageDraw
 
-from files.extraction import process, scans
-from files.extraction.outside import places, recognition
-from files.extraction.outside.places import Place
-from files.extraction.readers.result import Extracted
 from files.models import FileText, RecognisedPage
+from readers import process, scans
+from readers.formats.result import Extracted
+from readers.outside import places, recognition
+from readers.outside.places import Place
 from tests.conftest import Person
 from tests.files.test_page_pictures import marked
 from tests.files.test_scans import HEAD, layered, on_the_machine, tesseract

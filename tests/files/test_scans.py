@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 
 from core.errors import ProductError
-from files.extraction import process, scans
-from files.extraction.outside import places, programs, recognition
-from files.extraction.outside.places import RECOGNISED
-from files.extraction.process import layers_that_hold
-from files.extraction.readers.result import Extracted, ExtractionError
+from readers import process, scans
+from readers.formats.result import Extracted, ExtractionError
+from readers.outside import places, programs, recognition
+from readers.outside.places import RECOGNISED
+from readers.process import layers_that_hold
 from tests.files import samples
 
 HEAD = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext"

@@ -5,8 +5,8 @@ from itertools import accumulate
 
 import pytest
 
-from files.extraction.older.paragraphs import lines
-from files.extraction.older.slides import Deck, Record, Records
+from readers.older.paragraphs import lines
+from readers.older.slides import Deck, Record, Records
 
 BULLET, NO_BULLET = b"\x01\x00\x00\x00\x01\x00", b"\x01\x00\x00\x00\x00\x00"  # that they say so, and what
 PLAIN = bytes(12)  # an entry that numbers nothing

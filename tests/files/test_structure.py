@@ -15,9 +15,9 @@ from openpyxl.comments import Comment
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 
-from files.extraction.text.formulas import latex
-from files.extraction.text.numbering import Level, Numbering, written
-from files.extraction.text.tables import Cell, markdown
+from readers.text.formulas import latex
+from readers.text.numbering import Level, Numbering, written
+from readers.text.tables import Cell, markdown
 from tests.files import samples
 from tests.files.reading import Read, pages, read
 from tests.files.samples import paragraph

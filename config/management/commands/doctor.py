@@ -33,13 +33,13 @@ from core import background
 from core.crypto import is_lost
 from core.errors import ModelError, ProductError
 from core.logs import tracing
-from files.extraction.confinement import CALLS, FILES
-from files.extraction.outside import photos, recognition
-from files.extraction.process import layers_that_hold
 from files.models import Embedder, Reranker
 from llm import model_facts, tokens
 from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.services import test_connection
+from readers.confinement import CALLS, FILES
+from readers.outside import photos, recognition
+from readers.process import layers_that_hold
 
 State = Literal["ok", "warn", "fail"]
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
