@@ -87,7 +87,7 @@ def _of_tag(node: Any) -> Message:
 
 
 def in_python() -> Iterator[tuple[Message, str]]:
-    for path in sorted(path for app in APPS for path in (ROOT / app).rglob("*.py")):
+    for path in sorted(path for app in APPS for path in (ROOT / app).rglob("*.py") if "tests" not in path.parts):
         name = path.relative_to(ROOT).as_posix()
         reader = _Reader(sentences=not PROGRAMS.search(name))
         reader.visit(ast.parse(path.read_text()))

@@ -10,7 +10,7 @@ from typing import Any
 import pypdfium2
 
 from readers.process import extract
-from tests.files import samples
+from readers.tests import samples
 from tests.product import WAIT, Caller, until
 
 RUNS = 5

@@ -17,10 +17,9 @@ from readers import process
 from readers.__main__ import MEMORY
 from readers.confinement import OOM_SCORE
 from readers.formats.result import ExtractionError
-from readers.process import extract, layers_that_hold
-from tests.files import samples
-from tests.files.reading import Read, pages, read, refusal
-from tests.product import ROOT
+from readers.process import ROOT, extract, layers_that_hold
+from readers.tests import samples
+from readers.tests.reading import Read, pages, read, refusal
 
 __all__ = ["read"]
 

@@ -9,7 +9,7 @@ from PIL import Image
 from readers import process
 from readers.formats.result import ExtractionError
 from readers.pdfium import passages
-from tests.files import samples
+from readers.tests import samples
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 import pytest
 
+from readers.tests import samples
+from readers.tests.reading import Read, pages, read
 from readers.text.grids import Box, Glyph, Rule, aligned, ruled
 from readers.text.headings import Line, key, marked
 from readers.text.words import DIVIDED, joined
-from tests.files import samples
-from tests.files.reading import Read, pages, read
 
 __all__ = ["read"]
 

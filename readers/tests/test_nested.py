@@ -16,8 +16,8 @@ from readers.formats.result import ExtractionError
 from readers.nested import closed, dispatch, memory
 from readers.nested.outlook import unpacked
 from readers.older.slides import Record, Records
-from tests.files import samples
-from tests.files.reading import Read, pages, read, refusal
+from readers.tests import samples
+from readers.tests.reading import Read, pages, read, refusal
 
 __all__ = ["read"]
 

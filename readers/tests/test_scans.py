@@ -16,7 +16,7 @@ from readers.formats.result import Extracted, ExtractionError
 from readers.outside import places, programs, recognition
 from readers.outside.places import RECOGNISED
 from readers.process import layers_that_hold
-from tests.files import samples
+from readers.tests import samples
 
 HEAD = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext"
 TABLE = "\n".join(

@@ -2,9 +2,9 @@
 
 import pytest
 
+from readers.tests import samples
+from readers.tests.reading import Read, pages, read, refusal
 from readers.text.rtf import text_of
-from tests.files import samples
-from tests.files.reading import Read, pages, read, refusal
 
 __all__ = ["read"]
 

@@ -9,9 +9,9 @@ from PIL import Image
 from readers import scans
 from readers.formats import images
 from readers.formats.result import Extracted, ExtractionError
-from tests.files import samples
-from tests.files.reading import Read, pages, read, refusal
-from tests.files.test_scans import TABLE, on_the_machine, program, tesseract
+from readers.tests import samples
+from readers.tests.reading import Read, pages, read, refusal
+from readers.tests.test_scans import TABLE, on_the_machine, program, tesseract
 
 __all__ = ["on_the_machine", "read"]
 

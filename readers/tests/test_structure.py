@@ -15,12 +15,12 @@ from openpyxl.comments import Comment
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 
+from readers.tests import samples
+from readers.tests.reading import Read, pages, read
+from readers.tests.samples import paragraph
 from readers.text.formulas import latex
 from readers.text.numbering import Level, Numbering, written
 from readers.text.tables import Cell, markdown
-from tests.files import samples
-from tests.files.reading import Read, pages, read
-from tests.files.samples import paragraph
 
 __all__ = ["read"]
 
