@@ -20,7 +20,7 @@ from core.requests import identifier
 from files import services
 from files.models import File, FileText, RecognisedPage
 from files.models.file import Uses
-from readers.outside.places import RECOGNISED, Place, of_passage, unpacked
+from readers.api import RECOGNISED, Place, of_passage, unpacked
 
 WINDOW = 60_000  # characters shown at a time
 MOST_PIECES = 50  # pages shown at a time

@@ -26,7 +26,7 @@ from files import ingest, passwords, storage
 from files.encodings import ENCODINGS
 from files.models import File, FileText
 from llm import tokens
-from readers.formats.result import SENTENCES
+from readers.api import SENTENCES
 
 MAX_NAME = 255
 LATER = 3600  # seconds: room is up to the person; programs that try again by themselves should not do so soon

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from readers.formats import result
-from readers.formats.result import Extracted, ExtractionError
+from readers.formats.result import Extracted, ReaderError
 
 WALL_SECONDS = 45.0
 # Secrets of the product are in its environment; whoever reads unknown bytes has no need of them.
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def extract(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted:
-    """Raises `ExtractionError`; RuntimeError when the reading process itself is broken.
+    """Raises `ReaderError`; RuntimeError when the reading process itself is broken.
 
     The name only tells kinds of text apart. `encoding` is that of a text if somebody has said it; else it is found.
     `password` is that of a protected file, a line at most.
@@ -43,7 +43,7 @@ def extract(path: Path, name: str, encoding: str = "", password: str = "") -> Ex
 
 def page_of(path: Path, number: int, password: str = "", *, turned: bool = False) -> tuple[int, bytes]:
     """How many pages a PDF has, and this one, counted from 0, as PNG; `turned`: upside down. Raises
-    `ExtractionError`."""
+    `ReaderError`."""
     return _drawn(path, number, "turned" if turned else "recognised", password, ("", 0, ()))
 
 
@@ -51,7 +51,7 @@ def shown_page(
     path: Path, number: int, passage: str = "", before: int = 0, places: Sequence[Sequence[int]] = ()
 ) -> bytes:
     """A page of a PDF, counted from 0, as JPEG, with `places` marked on it, as `outside.places.Place`, and the passage
-    where it is found in its text. Raises `ExtractionError`.
+    where it is found in its text. Raises `ReaderError`.
 
     `before` is how many letters and digits stand before the passage on the page, as far as is known.
     """
@@ -64,7 +64,7 @@ def _drawn(
     command = ["readers.render", str(path.absolute()), str(os.getpid()), str(number), purpose]
     status, output = _run(command, path, password, json.dumps(marked))
     if status > 0:
-        raise ExtractionError("encrypted" if status == LOCKED else "damaged")
+        raise ReaderError("encrypted" if status == LOCKED else "damaged")
     count, _, picture = output.partition(b"\n")
     return int(count), picture
 
@@ -94,7 +94,7 @@ def _run(command: list[str], path: Path, *told: str) -> tuple[int, bytes]:
         if said := errors.read(4_000).decode(errors="replace"):
             logger.warning("reading %s: %s", path.name, said)
         if status < 0:
-            raise ExtractionError(_SIGNALS.get(signal.Signals(-status), "damaged"))
+            raise ReaderError(_SIGNALS.get(signal.Signals(-status), "damaged"))
         return status, output.read()
 
 
@@ -121,7 +121,7 @@ def _status(process: "subprocess.Popen[bytes]") -> int:
     try:
         return process.wait(1.0)
     except subprocess.TimeoutExpired as error:
-        raise ExtractionError("took_too_long") from error
+        raise ReaderError("took_too_long") from error
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

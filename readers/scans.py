@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from core.errors import ProductError
 from readers import process
 from readers.formats.media_types import HEIC, PDF
-from readers.formats.result import Extracted, ExtractionError, paged
+from readers.formats.result import Extracted, ReaderError, paged
 from readers.outside import photos, places, recognition
 from readers.outside.places import RECOGNISED
 
@@ -33,7 +32,7 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Recogniser:
-    """Who reads the picture of a page: a model (`ask` gives its text, empty for none, and raises `ProductError`), else
+    """Who reads the picture of a page: a model (`ask` gives its text, empty for none, and raises `ReaderError`), else
     Tesseract. `failed`: pages at which the model did."""
 
     model: str = ""
@@ -46,11 +45,11 @@ class Recogniser:
         return self.ask is not None or recognition.available()
 
     def page(self, picture: bytes, turned: Callable[[], bytes] | None = None) -> Seen:
-        """`turned` gives the picture upside down. Raises `ExtractionError`."""
+        """`turned` gives the picture upside down. Raises `ReaderError`."""
         if self.ask is not None and self.in_a_row < _FAILURES:
             try:
                 found = self.ask(picture)
-            except ProductError:
+            except ReaderError:
                 self.in_a_row += 1
             else:
                 self.in_a_row = 0
@@ -59,7 +58,7 @@ class Recogniser:
         return _said(recognition.recognised(picture, turned)) if recognition.available() else Seen()
 
 
-def extract(
+def read(
     path: Path,
     name: str,
     encoding: str = "",
@@ -73,7 +72,7 @@ def extract(
     recogniser = recogniser or Recogniser()
     try:
         found = process.extract(path, name, encoding, password)
-    except ExtractionError as error:
+    except ReaderError as error:
         if error.kind == "heic" and photos.available():
             return _photo(path)
         if error.code != "no_text" or not recogniser.available or not (count := _pages(path, password)):
@@ -124,7 +123,7 @@ class _Pages:
             seen[number] = self._seen(number)
             texts[number] = seen[number].text
         if not any(texts):
-            raise ExtractionError("scan_unread" if self.recogniser.failed else "no_text")
+            raise ReaderError("scan_unread" if self.recogniser.failed else "no_text")
         told = {"recognised": sum(bool(texts[number]) for number in scans), "unread": self.recogniser.failed}
         left_out = told | {what: count for what, count in found.left_out.items() if what != "scans"}
         read = paged(found.media_type, texts, without_text="scans", left_out=left_out)
@@ -134,7 +133,7 @@ class _Pages:
         """Empty for a page on which no word was found, or that failed."""
         try:
             return self.recogniser.page(*_pictures(self.path, number, self.password))
-        except ExtractionError:
+        except ReaderError:
             return Seen()
 
 
@@ -171,7 +170,7 @@ def _better(path: Path, number: int, layer: str, password: str) -> Seen:
     """What is recognised on a page, if it is sure and most of its words are not in the page's own text; else empty."""
     try:
         seen = recognition.recognised(*_pictures(path, number, password))
-    except ExtractionError:
+    except ReaderError:
         return Seen()
     words, known = _WORD.findall(seen.text.lower()), set(_WORD.findall(layer.lower()))
     agreeing = sum(word in known for word in words)
@@ -183,7 +182,7 @@ def _pages(path: Path, password: str) -> int:
     """How many a PDF has; none of what is no PDF."""
     try:
         return process.page_of(path, 0, password)[0]
-    except ExtractionError:
+    except ReaderError:
         return 0
 
 

@@ -8,7 +8,7 @@ from typing import IO, Any, cast
 
 from lxml import etree
 
-from readers.formats.result import ExtractionError
+from readers.formats.result import ReaderError
 
 MAX_MEMBERS = 10_000
 MAX_UNPACKED = 400_000_000  # bytes of all members together
@@ -30,23 +30,23 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, ValueError, OSError) as error:
-            raise ExtractionError("damaged") from error
+            raise ReaderError("damaged") from error
         self.members = self._zip.infolist()
         unpacked = sum(member.file_size for member in self.members)
         packed = sum(member.compress_size for member in self.members)
         if len(self.members) > MAX_MEMBERS or unpacked > MAX_UNPACKED:
-            raise ExtractionError("bomb")
+            raise ReaderError("bomb")
         if unpacked > SMALL and unpacked > MAX_RATIO * min(max(packed, 1), path.stat().st_size):
-            raise ExtractionError("bomb")
+            raise ReaderError("bomb")
         self.locked = {member.filename: member for member in self.members if member.flag_bits & _ENCRYPTED}
         if self.locked and not locked:
-            raise ExtractionError("encrypted")
+            raise ReaderError("encrypted")
         self.names = {member.filename for member in self.members}
 
     def open(self, name: str, password: bytes = b"") -> IO[bytes]:
         """Python's reader never gives more bytes than the directory promised, so the check above holds for them."""
         if name not in self.names:
-            raise ExtractionError("damaged")
+            raise ReaderError("damaged")
         return self._zip.open(name, pwd=password or None)
 
     def head(self, name: str) -> bytes:
@@ -64,7 +64,7 @@ class Archive:
         """No program that writes documents writes XML entities; those who do want them to multiply."""
         for name in self.names:
             if name.endswith((".xml", ".rels", ".opf")) and _ENTITIES.search(self.head(name)):
-                raise ExtractionError("bomb")
+                raise ReaderError("bomb")
 
     def tree(self, name: str) -> Element:
         """The whole of a small member as XML."""

@@ -9,7 +9,7 @@ import pypdfium2
 from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
 
 from readers.formats.media_types import CONVERTED, IMAGES
-from readers.formats.result import Extracted, ExtractionError
+from readers.formats.result import Extracted, ReaderError
 
 MAX_PIXELS = 100_000_000
 SHOWN_EDGE = 4_096  # pixels of the longer edge; models make what is larger smaller themselves
@@ -37,12 +37,12 @@ def read(path: Path, media_type: str, *, convert: bool = True) -> Extracted:
                 return Extracted(media_type, spans=[(0, 0)] * count, shown=content)
             return _picture(image, media_type)
     except _BROKEN as error:
-        raise ExtractionError("damaged") from error
+        raise ReaderError("damaged") from error
 
 
 def _require_room(image: Image.Image) -> None:
     if image.width * image.height > MAX_PIXELS:
-        raise ExtractionError("too_large")
+        raise ReaderError("too_large")
 
 
 def _picture(image: Image.Image, media_type: str) -> Extracted:
@@ -78,7 +78,7 @@ def _document(image: Image.Image) -> tuple[bytes, int]:
     for page, (width, height) in _pages(image):
         size += len(page)
         if len(document) == MOST_PAGES or size > MOST_BYTES:
-            raise ExtractionError("too_large")
+            raise ReaderError("too_large")
         shown = pypdfium2.PdfImage.new(document)
         shown.load_jpeg(io.BytesIO(page), inline=True)
         shown.set_matrix(pypdfium2.PdfMatrix().scale(width, height))

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from readers.formats.archive import Archive, resolved
 from readers.formats.media_types import EPUB
 from readers.formats.plain import decoded
-from readers.formats.result import Extracted, ExtractionError, limited, paged, whole
+from readers.formats.result import Extracted, ReaderError, limited, paged, whole
 from readers.text.html import readable
 
 
@@ -24,7 +24,7 @@ def _chapters(archive: Archive) -> Iterator[str]:
     archive.refuse_entities()
     root = archive.tree("META-INF/container.xml").find(".//{*}rootfile")
     if root is None:
-        raise ExtractionError("damaged")
+        raise ReaderError("damaged")
     package_name = root.get("full-path", "")
     package = archive.tree(package_name)
     folder = package_name.rpartition("/")[0]

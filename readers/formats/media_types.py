@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from readers.formats.archive import MANIFEST, Archive
-from readers.formats.result import ExtractionError
+from readers.formats.result import ReaderError
 from readers.text import encodings, rtf
 
 PDF = "application/pdf"
@@ -140,18 +140,18 @@ def media_type(path: Path, name: str) -> str:
     if head.startswith(_COMPOUND):
         return _compound(path.read_bytes())
     if not encodings.is_text(head):
-        raise ExtractionError("unsupported", next((kind for mark, kind in _UNREAD if mark.match(head)), ""))
+        raise ReaderError("unsupported", next((kind for mark, kind in _UNREAD if mark.match(head)), ""))
     return _of_text(head, name)
 
 
 def _compound(content: bytes) -> str:
     if _PROTECTED in content:
-        raise ExtractionError("encrypted")
+        raise ReaderError("encrypted")
     named = (kind for stream, kind in _STREAMS if stream.encode("utf-16-le") + b"\0\0" in content)
     kind = next(named, "")
     if kind in _COMPOUNDS:
         return _COMPOUNDS[kind]
-    raise ExtractionError("unsupported", kind)
+    raise ReaderError("unsupported", kind)
 
 
 def _in_archive(path: Path) -> str:
@@ -167,12 +167,12 @@ def _in_archive(path: Path) -> str:
     for kind in OPEN_DOCUMENTS:
         if said in (kind, f"{kind}-template"):
             if MANIFEST in archive.names and archive.tree(MANIFEST).find(".//{*}encryption-data") is not None:
-                raise ExtractionError("encrypted")
+                raise ReaderError("encrypted")
             return kind
     if "Index.zip" in archive.names or any(
         name.startswith("Index/") and name.endswith(".iwa") for name in archive.names
     ):
-        raise ExtractionError("unsupported", "iwork")
+        raise ReaderError("unsupported", "iwork")
     return ZIP
 
 

@@ -15,7 +15,7 @@ from readers.formats.result import (
     MAX_CHARACTERS,
     MAX_PAGES,
     Extracted,
-    ExtractionError,
+    ReaderError,
     limited,
     paged,
 )
@@ -45,9 +45,9 @@ def read(path: Path, media_type: str, password: str = "") -> Extracted:
         document = pypdfium2.PdfDocument(path.read_bytes(), password=password or None)
     except pypdfium2.PdfiumError as error:
         locked = "wrong_password" if password else "encrypted"
-        raise ExtractionError(locked if error.err_code == raw.FPDF_ERR_PASSWORD else "damaged") from error
+        raise ReaderError(locked if error.err_code == raw.FPDF_ERR_PASSWORD else "damaged") from error
     if len(document) > MAX_PAGES:
-        raise ExtractionError("too_large")
+        raise ReaderError("too_large")
     if document.get_formtype() != raw.FORMTYPE_NONE:
         logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # of a form that is XFA too, the other half is read
         document.init_forms()
@@ -87,7 +87,7 @@ def _pages(document: pypdfium2.PdfDocument) -> Iterator[_Page]:
         try:
             page = document[number]
         except pypdfium2.PdfiumError as error:
-            raise ExtractionError("damaged") from error
+            raise ReaderError("damaged") from error
         content = page.get_textpage()
         on_page, unmapped = lines(content)
         upright = page.get_rotation() in (0, 180)
@@ -97,7 +97,7 @@ def _pages(document: pypdfium2.PdfDocument) -> Iterator[_Page]:
         page.close()
         left -= sum(len(line.text) for line in read.lines)
         if left < 0:
-            raise ExtractionError("too_large")
+            raise ReaderError("too_large")
         yield read
 
 

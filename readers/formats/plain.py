@@ -10,7 +10,7 @@ from lxml import etree
 
 from readers.formats.archive import parser
 from readers.formats.media_types import NOTEBOOK, RTF, SVG
-from readers.formats.result import MAX_CHARACTERS, Extracted, ExtractionError, whole
+from readers.formats.result import MAX_CHARACTERS, Extracted, ReaderError, whole
 from readers.text import encodings, notebooks, rtf
 
 _DECLARATION = re.compile(rb"^\s*<\?xml[^>]*\?>")  # its encoding has been seen to
@@ -44,8 +44,8 @@ def _words_of_a_drawing(source: bytes) -> Iterator[str]:
 def decoded(path: Path, encoding: str = "") -> tuple[str, str]:
     """The text, and the encoding it was in. Raises `too_large`, `unknown_encoding`."""
     if path.stat().st_size > _MAX_BYTES:
-        raise ExtractionError("too_large")
+        raise ReaderError("too_large")
     try:
         return encodings.decoded(path.read_bytes(), encoding)
     except LookupError as error:
-        raise ExtractionError("unknown_encoding") from error
+        raise ReaderError("unknown_encoding") from error

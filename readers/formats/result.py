@@ -63,8 +63,22 @@ KINDS = {
 }
 
 
-class ExtractionError(Exception):
-    """`code` is a key of `SENTENCES`; `kind`, if given, one of `KINDS`, which says more of an unsupported file."""
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence for people: `template` in English, with fields that have the names of `values`."""
+
+    template: str
+    values: Mapping[str, int | str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.template.format(**self.values)
+
+
+class ReaderError(Exception):
+    """A file cannot be read.
+
+    `code` is a key of `SENTENCES`; `kind`, if given, one of `KINDS`, which says more of an unsupported file.
+    """
 
     def __init__(self, code: str, kind: str = "") -> None:
         super().__init__(code, kind)
@@ -72,8 +86,8 @@ class ExtractionError(Exception):
         self.kind = kind
 
     @property
-    def sentence(self) -> str:
-        return KINDS[self.kind] if self.kind else SENTENCES[self.code]
+    def sentence(self) -> Sentence:
+        return Sentence(KINDS[self.kind] if self.kind else SENTENCES[self.code])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +114,10 @@ class Extracted:
     places: dict[int, bytes] = field(default_factory=dict)
 
     @property
-    def notes(self) -> list[str]:
-        """Sentences on what could be read only in part."""
-        return [LEFT_OUT[what].format(count=count, pages=len(self.spans)) for what, count in self.left_out.items()]
+    def notes(self) -> list[Sentence]:
+        """Return the sentences on what could be read only in part."""
+        pages = len(self.spans)
+        return [Sentence(LEFT_OUT[part], {"count": count, "pages": pages}) for part, count in self.left_out.items()]
 
     def page_at(self, position: int) -> int:
         """The page that holds or follows this character, counted from 1; 0 where there are no pages."""
@@ -137,7 +152,7 @@ def paged(
     for page in limited(islice(pages, MAX_PAGES + 1)):
         text = cleaned(page)
         if len(spans) == MAX_PAGES:
-            raise ExtractionError("too_large")
+            raise ReaderError("too_large")
         spans.append((position, position + len(text)))
         position += len(text) + len(_BETWEEN_PAGES)
         texts.append(text)
@@ -156,12 +171,12 @@ def limited(parts: Iterable[str]) -> Iterable[str]:
     for part in parts:
         left -= len(part)
         if left < 0:
-            raise ExtractionError("too_large")
+            raise ReaderError("too_large")
         yield part
 
 
-def encoded(result: Extracted | ExtractionError) -> bytes:
-    if isinstance(result, ExtractionError):
+def encoded(result: Extracted | ReaderError) -> bytes:
+    if isinstance(result, ReaderError):
         return json.dumps({"error": result.code, "kind": result.kind}).encode() + b"\n"
     head = {
         "media_type": result.media_type,
@@ -177,11 +192,11 @@ def encoded(result: Extracted | ExtractionError) -> bytes:
 
 
 def decoded(data: bytes) -> Extracted:
-    """Raises the `ExtractionError` that was sent."""
+    """Raises the `ReaderError` that was sent."""
     head, _, body = data.partition(b"\n")
     fields = json.loads(head)
     if "error" in fields:
-        raise ExtractionError(fields["error"], fields["kind"])
+        raise ReaderError(fields["error"], fields["kind"])
     fields["spans"] = [(start, end) for start, end in fields["spans"]]
     size = fields.pop("bytes")
     return Extracted(text=body[size:].decode(), shown=body[:size], **fields)

@@ -16,7 +16,7 @@ from defusedxml.common import DefusedXmlException
 from openpyxl.utils.exceptions import InvalidFileException
 
 from readers.formats.archive import Archive, Element, relation_targets
-from readers.formats.result import Extracted, ExtractionError, limited, paged
+from readers.formats.result import Extracted, ReaderError, limited, paged
 from readers.text.beside import chart, remark
 
 _WORKBOOK = "xl/workbook.xml"
@@ -49,9 +49,9 @@ def read(path: Path, media_type: str) -> Extracted:
             pages = ("".join(limited(sheet.text())) for sheet in sheets)
             return paged(media_type, pages, left_out=left_out)
     except DefusedXmlException as error:
-        raise ExtractionError("bomb") from error
+        raise ReaderError("bomb") from error
     except (InvalidFileException, KeyError) as error:
-        raise ExtractionError("damaged") from error
+        raise ReaderError("damaged") from error
 
 
 def _transitional(archive: Archive) -> io.BytesIO:

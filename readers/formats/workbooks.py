@@ -6,7 +6,7 @@ from pathlib import Path
 
 from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum
 
-from readers.formats.result import Extracted, ExtractionError, limited, paged
+from readers.formats.result import Extracted, ReaderError, limited, paged
 
 _PANIC = "PanicException"  # how the library, which is written in Rust, gives up: no Exception, and not exported
 _BLANK_ROWS = 1_000  # so many in a row end a sheet
@@ -19,12 +19,12 @@ def read(path: Path, media_type: str) -> Extracted:
         names = [each.name for each in book.sheets_metadata if each.typ == SheetTypeEnum.WorkSheet]
         return paged(media_type, ("".join(limited(_sheet(book, name))) for name in names))
     except PasswordError as error:
-        raise ExtractionError("encrypted") from error
+        raise ReaderError("encrypted") from error
     except (CalamineError, ValueError) as error:
-        raise ExtractionError("damaged") from error
+        raise ReaderError("damaged") from error
     except BaseException as error:
         if type(error).__name__ == _PANIC:
-            raise ExtractionError("damaged") from error
+            raise ReaderError("damaged") from error
         raise
 
 

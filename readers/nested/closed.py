@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 from readers.formats.media_types import MAIL, MBOX, MSG, ZIP
-from readers.formats.result import SENTENCES, Extracted, paged
+from readers.formats.result import SENTENCES, Extracted, Sentence, paged
 
 CODES = ("locked_inside", "wrong_inside", "untried_inside")
 STILL_CLOSED = "Files in it that a password still closes: {names}. Enter the password on its page."
@@ -17,8 +17,8 @@ _PROTECTED = f"\n\n[Not read: {SENTENCES['protected']}]"
 _CLOSED = re.compile(rf"^(?:# (?P<member>.+)\n\n|Attachment (?P<attached>.+): )(?:{_WHY})", re.M)
 
 
-def names(found: Extracted) -> list[str]:
-    """Of what is closed in an archive or a letter, in the order of the text."""
+def closed_names(found: Extracted) -> list[str]:
+    """Return the names of what is closed in an archive or a letter, in the order of the text."""
     holds = found.media_type in (ZIP, MAIL, MBOX, MSG)
     return [match["member"] or match["attached"] for match in _CLOSED.finditer(found.text)] if holds else []
 
@@ -32,18 +32,17 @@ def refusal(found: Extracted, password: str) -> str:
     return ("wrong_password" if password else "encrypted") if locked else "protected"
 
 
-def told(found: Extracted) -> str:
-    """The sentence that names them; empty if there are none."""
-    closed = names(found)
+def closed_notice(found: Extracted) -> Sentence | None:
+    """Return the sentence that names the closed files; None if there are none."""
+    closed = closed_names(found)
     more = ", …" if len(closed) > _NAMED else ""
-    listed = ", ".join(closed[:_NAMED]) + more
-    return STILL_CLOSED.format(names=listed) if closed else ""
+    return Sentence(STILL_CLOSED, {"names": ", ".join(closed[:_NAMED]) + more}) if closed else None
 
 
 def with_opened(found: Extracted, before: str, spans: list[list[int]]) -> Extracted:
     """The same; members of an archive that this reading's password does not open have the text of the reading before,
     whose text and spans these are, if that one opened more of them."""
-    if found.media_type != ZIP or len(spans) != len(found.spans) or not names(found):
+    if found.media_type != ZIP or len(spans) != len(found.spans) or not closed_names(found):
         return found
     now = [found.text[start:end] for start, end in found.spans]
     then = [before[start:end] for start, end in spans]

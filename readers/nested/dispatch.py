@@ -29,7 +29,7 @@ from readers.formats.media_types import (
     ZIP,
     media_type,
 )
-from readers.formats.result import Extracted, ExtractionError
+from readers.formats.result import Extracted, ReaderError
 from readers.nested import memory
 
 DEEPEST = 4  # files in each other
@@ -74,18 +74,18 @@ class Left:
         self.files -= 1
         self.bytes -= size
         if self.files < 0 or self.bytes < 0:
-            raise ExtractionError("bomb")
+            raise ReaderError("bomb")
 
     def take_keys(self, count: int = 1) -> None:
         """Raises `untried_inside`."""
         if count > self.keys:
-            raise ExtractionError("untried_inside")
+            raise ReaderError("untried_inside")
         self.keys -= count
 
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """Reads what is in a file: `read` raises `ExtractionError`, of which all but `bomb` are of the inner file alone.
+    """Reads what is in a file: `read` raises `ReaderError`, of which all but `bomb` are of the inner file alone.
 
     `password` is tried on what is protected in it.
     """
@@ -97,35 +97,35 @@ class Inner:
     def read(self, content: bytes, name: str) -> Extracted:
         self.left.take(len(content))
         if self.depth >= DEEPEST:
-            raise ExtractionError("unsupported")
+            raise ReaderError("unsupported")
         with memory.opened(content) as path:
             try:
                 return self._opened(path, name)
-            except (ExtractionError, MemoryError):
+            except (ReaderError, MemoryError):
                 raise
             except Exception as error:  # libraries raise almost anything about a damaged file
-                raise ExtractionError("damaged") from error
+                raise ReaderError("damaged") from error
 
     def _opened(self, path: Path, name: str) -> Extracted:
         """Without a password first: most files need none, and to try one takes time."""
         deeper = replace(self, depth=self.depth + 1)
         try:
             return _read(path, name, "", "", deeper)
-        except ExtractionError as error:
+        except ReaderError as error:
             if error.code != "encrypted":
                 raise
         if not self.password:
-            raise ExtractionError("locked_inside")
+            raise ReaderError("locked_inside")
         self.left.take_keys(_KEYS_OF_A_FILE)
         try:
             return _read(path, name, "", self.password, deeper)
-        except ExtractionError as error:
-            raise ExtractionError("wrong_inside" if error.code == "wrong_password" else error.code) from error
+        except ReaderError as error:
+            raise ReaderError("wrong_inside" if error.code == "wrong_password" else error.code) from error
 
 
 def read(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted:
     """`encoding` is that of a plain text or HTML, `password` that of a protected file or of what is in it, if they are
-    known. Raises `ExtractionError`.
+    known. Raises `ReaderError`.
     """
     return _read(path, name, encoding, password, Inner(Left(), password))
 
@@ -146,7 +146,7 @@ def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> 
         nested = {"inner": inner} if reader.startswith("nested.") else {}
         extracted: Extracted = module.read(unlocked, kind, **more, **nested)
     if not (extracted.text.strip() or extracted.shown) and extracted.width is None:
-        raise ExtractionError("no_text" if kind in _MAY_BE_PICTURES else "empty")
+        raise ReaderError("no_text" if kind in _MAY_BE_PICTURES else "empty")
     return extracted
 
 
@@ -155,7 +155,7 @@ def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]
     """The file and its media type; of one that a password protects what it opens, held in memory."""
     try:
         kind = media_type(path, name)
-    except ExtractionError as error:
+    except ReaderError as error:
         if error.code != "encrypted" or not password:
             raise
         with memory.opened(_opened_by(path, password)) as opened:

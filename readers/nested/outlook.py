@@ -10,7 +10,7 @@ from typing import Any
 
 import olefile
 
-from readers.formats.result import Extracted, ExtractionError, limited, whole
+from readers.formats.result import Extracted, ReaderError, limited, whole
 from readers.nested import closed
 from readers.nested.dispatch import Inner
 from readers.text import rtf
@@ -48,7 +48,7 @@ def read(path: Path, media_type: str, inner: Inner) -> Extracted:
         with olefile.OleFileIO(path.read_bytes()) as file:
             return whole(media_type, limited(_message(_Storage(file, ()), inner, left_out, 0)), left_out=left_out)
     except (OSError, struct.error, IndexError) as error:  # what olefile raises about a damaged file
-        raise ExtractionError("damaged") from error
+        raise ReaderError("damaged") from error
 
 
 class _Storage:
@@ -126,7 +126,7 @@ def attachment(content: bytes, name: str, inner: Inner, left_out: Counter[str]) 
     """Its text below its name; what cannot be read is named and counted, as `attachments`."""
     try:
         found = inner.read(content, name)
-    except ExtractionError as error:
+    except ReaderError as error:
         if error.code == "bomb":
             raise
         left_out["attachments"] += error.code not in closed.CODES  # those are named

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from msoffcrypto.exceptions import DecryptionError, FileFormatError, InvalidKeyError, ParseError
 
 from readers.formats.archive import MANIFEST, MAX_UNPACKED, PACKAGE, Archive, Element
-from readers.formats.result import ExtractionError
+from readers.formats.result import ReaderError
 
 _ZIP = b"PK\x03\x04"
 _STRONG = 0x40  # a flag of members that PKWARE's own encryption keeps
@@ -56,7 +56,7 @@ def member(path: Path, archive: Archive, name: str, password: str) -> bytes:
     info = archive.locked[name]
     keys = [password.encode(), *([password.encode("cp1252", "ignore")] if not password.isascii() else [])]
     if info.flag_bits & _STRONG:
-        raise ExtractionError("protected")
+        raise ReaderError("protected")
     with _told():
         if info.compress_type == _AES:
             return _by_winzip(_packed(path, info), info, keys)
@@ -69,9 +69,9 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (struct.error, zlib.error, zipfile.BadZipFile, EOFError, ValueError, OverflowError) as error:
-        raise ExtractionError("damaged") from error
+        raise ReaderError("damaged") from error
     except NotImplementedError as error:  # a way to compress that Python does not know
-        raise ExtractionError("protected") from error
+        raise ReaderError("protected") from error
 
 
 def _office(path: Path, password: str) -> bytes:
@@ -84,15 +84,15 @@ def _office(path: Path, password: str) -> bytes:
             if not document.is_encrypted():
                 return path.read_bytes()
             if getattr(document, "info", {}).get("spinValue", 0) > _MOST_ROUNDS_OF_OFFICE:
-                raise ExtractionError("protected")
+                raise ReaderError("protected")
             document.load_key(password=password)
             document.decrypt(out)
         except InvalidKeyError as error:
-            raise ExtractionError("wrong_password") from error
+            raise ReaderError("wrong_password") from error
         except DecryptionError as error:
-            raise ExtractionError("protected") from error
+            raise ReaderError("protected") from error
         except (FileFormatError, ParseError) as error:
-            raise ExtractionError("damaged") from error
+            raise ReaderError("damaged") from error
     return out.getvalue()
 
 
@@ -113,7 +113,7 @@ def _by_pkzip(archive: Archive, member: zipfile.ZipInfo, keys: list[bytes]) -> b
         except (RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             if isinstance(error, NotImplementedError):
                 raise
-    raise ExtractionError("wrong_password")
+    raise ReaderError("wrong_password")
 
 
 def _packed(path: Path, member: zipfile.ZipInfo) -> bytes:
@@ -135,9 +135,9 @@ def _by_winzip(packed: bytes, member: zipfile.ZipInfo, keys: list[bytes]) -> byt
         if derived[2 * size :] == verifier:
             break
     else:
-        raise ExtractionError("wrong_password")
+        raise ReaderError("wrong_password")
     if not hmac.compare_digest(hmac.digest(derived[size : 2 * size], body, "sha1")[:_MAC], mac):
-        raise ExtractionError("damaged")
+        raise ReaderError("damaged")
     plain = _counted(derived[:size], body)
     return plain if method == zipfile.ZIP_STORED else _inflated(plain, method, member.file_size)
 
@@ -152,7 +152,7 @@ def _how(extra: bytes) -> tuple[int, int]:
             if 1 <= strength <= 3:
                 return strength, method
         at += 4 + size
-    raise ExtractionError("damaged")
+    raise ReaderError("damaged")
 
 
 def _counted(key: bytes, body: bytes) -> bytes:
@@ -170,7 +170,7 @@ def _counted(key: bytes, body: bytes) -> bytes:
 def _inflated(packed: bytes, method: int, size: int) -> bytes:
     """At most `size` bytes, which the archive has promised; at most what any archive may unpack to."""
     if method != zipfile.ZIP_DEFLATED:
-        raise ExtractionError("protected")
+        raise ReaderError("protected")
     return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, min(size, MAX_UNPACKED) or 1)[:size]
 
 
@@ -209,7 +209,7 @@ def _decrypted(content: bytes, data: Element, password: str) -> bytes:
         try:  # the vector stands before what is encrypted, too
             return AESGCM(key).decrypt(vector, content.removeprefix(vector), None)
         except InvalidTag as error:
-            raise ExtractionError("wrong_password") from error
+            raise ReaderError("wrong_password") from error
     if how.endswith(("aes128-cbc", "aes192-cbc", "aes256-cbc")):
         decryptor = Cipher(AES(key), CBC(vector)).decryptor()
         plain = decryptor.update(content) + decryptor.finalize()
@@ -218,11 +218,11 @@ def _decrypted(content: bytes, data: Element, password: str) -> bytes:
         decryptor = Cipher(Blowfish(key), CFB(vector)).decryptor()
         plain = decryptor.update(content) + decryptor.finalize()
     else:
-        raise ExtractionError("protected")
+        raise ReaderError("protected")
     kind, expected = _get(data, "checksum-type").lower(), base64.b64decode(_get(data, "checksum"))
     checked = plain[:_CHECKED] if kind.endswith("1k") else plain
     if expected and hashlib.new("sha256" if "sha256" in kind else "sha1", checked).digest() != expected:
-        raise ExtractionError("wrong_password")
+        raise ReaderError("wrong_password")
     return plain
 
 
@@ -241,7 +241,7 @@ def _key(data: Element, password: str) -> bytes:
     if name == "PBKDF2":
         return _stretched(begun, salt, _number(derivation, "iteration-count", 1_024), size)
     if not name.endswith("argon2id"):  # a key of PGP, which no password opens
-        raise ExtractionError("protected")
+        raise ReaderError("protected")
     memory, lanes, rounds = _work(derivation)
     return Argon2id(salt=salt, length=size, iterations=rounds, lanes=lanes, memory_cost=memory).derive(begun)
 
@@ -257,9 +257,9 @@ def _refuse_endless(locked: Iterable[Element]) -> None:
             memory, _, times = _work(derivation)
             work += memory * times
             if memory > _MOST_MEMORY:
-                raise ExtractionError("protected")
+                raise ReaderError("protected")
     if rounds > _MOST_ROUNDS or work > _MOST_WORK:
-        raise ExtractionError("protected")
+        raise ReaderError("protected")
 
 
 def _work(derivation: Element) -> tuple[int, int, int]:
@@ -277,7 +277,7 @@ def _stretched(begun: bytes, salt: bytes, rounds: int, size: int) -> bytes:
 def _child(element: Element, name: str) -> Element:
     found = element.find(f"{{*}}{name}")
     if found is None:
-        raise ExtractionError("damaged")
+        raise ReaderError("damaged")
     return found
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import olefile
 
-from readers.formats.result import Extracted, ExtractionError, paged
+from readers.formats.result import Extracted, ReaderError, paged
 from readers.older.paragraphs import lines
 from readers.text.tables import Cell, markdown
 
@@ -59,11 +59,11 @@ def read(path: Path, media_type: str) -> Extracted:
         with olefile.OleFileIO(path.read_bytes()) as file:
             token, newest = struct.unpack_from("<2I", file.openstream("Current User").read(), 12)
             if token == _ENCRYPTED:
-                raise ExtractionError("encrypted")
+                raise ReaderError("encrypted")
             content = file.openstream("PowerPoint Document").read()
         return paged(media_type, Deck(content, newest).slides(), without_text="slides")
     except (OSError, struct.error, IndexError, ValueError) as error:  # what olefile and a damaged file raise
-        raise ExtractionError("damaged") from error
+        raise ReaderError("damaged") from error
 
 
 class Records:
@@ -225,7 +225,7 @@ class Deck(Records):
                 break
             newest = before
         if document not in places:
-            raise ExtractionError("damaged")
+            raise ReaderError("damaged")
         return places, document
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import olefile
 
-from readers.formats.result import MAX_CHARACTERS, Extracted, ExtractionError, whole
+from readers.formats.result import MAX_CHARACTERS, Extracted, ReaderError, whole
 from readers.older.lists import Lists
 from readers.text.tables import Cell, markdown
 
@@ -38,14 +38,14 @@ def read(path: Path, media_type: str) -> Extracted:
             document = file.openstream("WordDocument").read()
             version, flags = struct.unpack_from("<H6xH", document, 2)
             if flags & _ENCRYPTED:
-                raise ExtractionError("encrypted")
+                raise ReaderError("encrypted")
             if version < _WORD_97:
-                raise ExtractionError("unsupported", "doc")
+                raise ReaderError("unsupported", "doc")
             table = file.openstream("1Table" if flags & _SECOND_TABLE else "0Table").read()
         text = _Document(document, table)
         return whole(media_type, text.parts(), left_out={"pictures": text.pictures})
     except (OSError, struct.error, IndexError, ValueError) as error:  # what olefile and a damaged file raise
-        raise ExtractionError("damaged") from error
+        raise ReaderError("damaged") from error
 
 
 class _Style(NamedTuple):
@@ -166,7 +166,7 @@ def _pieces(document: bytes, table: bytes) -> Iterator[_Piece]:
     count = (length - 4) // 12
     places = struct.unpack_from(f"<{count + 1}I", content, at + 5)
     if places[-1] > MAX_CHARACTERS:
-        raise ExtractionError("too_large")
+        raise ReaderError("too_large")
     for number in range(count):
         (place,) = struct.unpack_from("<2xI2x", content, at + 5 + 4 * (count + 1) + 8 * number)
         if places[number] < places[number + 1]:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from readers.formats.result import ExtractionError
+from readers.formats.result import ReaderError
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 150
@@ -36,11 +36,11 @@ def run(folder: Path, program: str, *arguments: str) -> bytes:
     try:
         output, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise ExtractionError("took_too_long") from error
+        raise ReaderError("took_too_long") from error
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # and whatever it has started
         process.wait()
     if process.returncode:
-        raise ExtractionError("unsupported" if process.returncode == UNCONFINED else "damaged")
+        raise ReaderError("unsupported" if process.returncode == UNCONFINED else "damaged")
     return output

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from readers.formats.result import Extracted, ExtractionError
+from readers.formats.result import Extracted, ReaderError
 from readers.process import extract
 
 Read = Callable[..., Extracted]
@@ -23,8 +23,8 @@ def read(tmp_path: Path) -> Read:
 
 def refusal(
     read: Read, content: bytes | str, name: str = "upload", encoding: str = "", password: str = ""
-) -> ExtractionError:
-    with pytest.raises(ExtractionError) as caught:
+) -> ReaderError:
+    with pytest.raises(ReaderError) as caught:
         read(content, name, encoding, password)
     return caught.value
 

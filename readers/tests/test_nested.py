@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from readers.formats.result import ExtractionError
-from readers.nested import closed, dispatch, memory
+from readers.formats.result import ReaderError
+from readers.nested import dispatch, memory
+from readers.nested.closed import closed_names, closed_notice, with_opened
 from readers.nested.outlook import unpacked
 from readers.older.slides import Record, Records
 from readers.tests import samples
@@ -113,35 +114,35 @@ def test_a_password_opens_what_is_protected_in_an_archive_and_the_rest_is_named(
     first, second, third = pages(found)
     assert first.endswith("password. Enter it on the page of the file that this one is in.]")
     assert second == "# b.txt\n\nWords."
-    assert (closed.names(found), found.left_out) == (["a.docx", "c.xlsx"], {})
+    assert (closed_names(found), found.left_out) == (["a.docx", "c.xlsx"], {})
     assert (
-        closed.told(found)
+        str(closed_notice(found))
         == "Files in it that a password still closes: a.docx, c.xlsx. Enter the password on its page."
     )
     opened = read(secrets(), password="tëst 1")
     first, second, third = pages(opened)
     assert (first, second) == ("# a.docx\n\nThe first secret.", "# b.txt\n\nWords.")
     assert third.startswith("# c.xlsx\n\n[Not read: The password does not open it.")
-    assert closed.names(opened) == ["c.xlsx"]
+    assert closed_names(opened) == ["c.xlsx"]
 
 
 def test_what_a_password_has_opened_stays_open_when_another_one_is_tried(read: Read) -> None:
     before = read(secrets(), password="tëst 1")
     spans = [list(span) for span in before.spans]
     for password, names in (("tëst 2", []), ("guess", ["c.xlsx"]), ("", ["c.xlsx"])):
-        found = closed.with_opened(read(secrets(), password=password), before.text, spans)
+        found = with_opened(read(secrets(), password=password), before.text, spans)
         assert pages(found)[0] == "# a.docx\n\nThe first secret."
-        assert closed.names(found) == names
+        assert closed_names(found) == names
         assert found.text[found.spans[2][0] :].startswith("# c.xlsx\n\n")
     other = read(samples.archive({"x.txt": "Words.", "y.txt": "Words.", "z.txt": "Words."}))
     again = read(secrets())
-    assert closed.with_opened(again, other.text, [list(span) for span in other.spans]) == again
+    assert with_opened(again, other.text, [list(span) for span in other.spans]) == again
 
 
 def test_a_password_opens_what_is_deeper_in_an_archive_too(read: Read) -> None:
     found = read(secrets(inner=True), password="tëst 1")
     assert pages(found)[3] == "# d.zip\n\n# e.docx\n\nThe first secret.\n\n# old.zip\n\n# a.txt\n\nAn old secret."
-    assert closed.names(read(secrets(inner=True))) == ["a.docx", "c.xlsx", "e.docx", "a.txt"]
+    assert closed_names(read(secrets(inner=True))) == ["a.docx", "c.xlsx", "e.docx", "a.txt"]
 
 
 def test_an_archive_of_which_only_some_is_protected_is_read_without_that(read: Read) -> None:
@@ -151,7 +152,7 @@ def test_an_archive_of_which_only_some_is_protected_is_read_without_that(read: R
     with zipfile.ZipFile(made, "a") as archive:
         archive.writestr("b.txt", "Words.")
     assert locked.filename == "a.txt"
-    assert closed.names(read(made.getvalue())) == ["a.txt"]
+    assert closed_names(read(made.getvalue())) == ["a.txt"]
     assert pages(read(made.getvalue())).pop() == "# b.txt\n\nWords."
     assert read(made.getvalue(), password="tëst 1").text == "# a.txt\n\nAn old secret.\n\n# b.txt\n\nWords."
 
@@ -166,7 +167,7 @@ def test_nothing_but_what_another_password_closes_is_a_wrong_password(read: Read
 def test_a_password_opens_what_is_attached_to_a_letter(read: Read) -> None:
     content = letter(**{"a.docx": samples.locked(samples.word(["The secret clause."]), "any")})
     found = read(content, "letter.eml")
-    assert (closed.names(found), found.left_out) == (["a.docx"], {})
+    assert (closed_names(found), found.left_out) == (["a.docx"], {})
     assert "The secret clause." in read(content, "letter.eml", password="any").text
 
 
@@ -175,7 +176,7 @@ def test_of_more_protected_files_than_are_tried_the_others_stay_closed(monkeypat
     monkeypatch.setattr(dispatch, "_KEYS_OF_A_FILE", dispatch.MOST_KEYS)
     with memory.opened(secrets(inner=True)) as path:
         found = dispatch.read(path, "all.zip", password="tëst 1")
-    assert closed.names(found) == ["c.xlsx", "e.docx", "a.txt"]
+    assert closed_names(found) == ["c.xlsx", "e.docx", "a.txt"]
     assert "and so are too many beside it. Upload it by itself.]" in found.text
 
 
@@ -302,7 +303,7 @@ def test_a_document_of_old_office_that_is_cut_off_or_altered_is_damaged_at_most(
     assert refusal(read, bytes(content[: len(content) // 2])).code in ("damaged", "unsupported")
     for at in range(1_536, len(content), len(content) // 12):
         content[at : at + 8] = b"\xff" * 8
-        with suppress(ExtractionError):
+        with suppress(ReaderError):
             read(bytes(content))
 
 

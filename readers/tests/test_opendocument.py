@@ -85,7 +85,7 @@ def test_a_chart_gives_its_numbers_and_a_picture_what_it_is_said_to_show(read: R
     chart = f"<table:table><table:table-row>{cells}</table:table-row></table:table>"
     result = read(samples.open_document("text", body, Object_content=chart))
     assert lines(result.text) == ["See", "Chart:", "| 2025 | 3 |", "| --- | --- |", "[Picture: A duck]"]
-    assert result.notes == ["Pictures that were left out: 1."]
+    assert list(map(str, result.notes)) == ["Pictures that were left out: 1."]
 
 
 HEAD = r"\ansi\ansicpg1252\uc1{\fonttbl{\f0\fcharset0 A;}{\f1\fcharset204 B;}{\f2\fcharset128 C;}}"

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from readers import process
-from readers.formats.result import ExtractionError
+from readers.formats.result import ReaderError
 from readers.pdfium import passages
 from readers.tests import samples
 
@@ -68,6 +68,6 @@ def test_a_passage_is_marked_where_it_stands_also_on_a_turned_page(tmp_path: Pat
 
 def test_a_page_that_cannot_be_drawn_says_why(tmp_path: Path) -> None:
     for content, code in ((samples.protected_pdf(), "encrypted"), (b"%PDF-1.4 and nothing more", "damaged")):
-        with pytest.raises(ExtractionError) as caught:
+        with pytest.raises(ReaderError) as caught:
             page(tmp_path, content, "")
         assert caught.value.code == code

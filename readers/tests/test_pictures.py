@@ -8,7 +8,7 @@ from PIL import Image
 
 from readers import scans
 from readers.formats import images
-from readers.formats.result import Extracted, ExtractionError
+from readers.formats.result import Extracted, ReaderError
 from readers.tests import samples
 from readers.tests.reading import Read, pages, read, refusal
 from readers.tests.test_scans import TABLE, on_the_machine, program, tesseract
@@ -51,7 +51,7 @@ def test_a_photo_is_turned_as_it_was_held_and_made_smaller(read: Read) -> None:
     exif[0x0112] = 6  # held upright
     found = read(saved(photo, "TIFF", exif=exif))
     assert (found.width, found.height, picture(found).format) == (410, images.SHOWN_EDGE, "JPEG")
-    assert found.notes[1] == "It is shown with its longer edge at 4096 pixels."
+    assert str(found.notes[1]) == "It is shown with its longer edge at 4096 pixels."
 
 
 def test_what_is_damaged_or_huge_is_refused(read: Read) -> None:
@@ -72,13 +72,13 @@ def test_several_pages_are_read_like_a_scan(on_the_machine: Path, tmp_path: Path
     sheets = [Image.new("1", (200, 300), 1), Image.new("L", (300, 200), 200), Image.new("RGBA", (200, 300))]
     path = tmp_path / "fax.tif"
     path.write_bytes(saved(sheets[0], "TIFF", save_all=True, append_images=sheets[1:]))
-    found = scans.extract(path, "fax.tif")
+    found = scans.read(path, "fax.tif")
     assert (found.media_type, len(found.spans), found.left_out) == ("image/tiff", 3, {"recognised": 3})
     assert found.shown.startswith(b"%PDF")
     assert all("Twelve ducks" in page for page in pages(found))
     (on_the_machine / "tesseract").unlink()
-    with pytest.raises(ExtractionError) as caught:
-        scans.extract(path, "fax.tif")
+    with pytest.raises(ReaderError) as caught:
+        scans.read(path, "fax.tif")
     assert caught.value.code == "no_text"
 
 
@@ -87,8 +87,8 @@ def test_a_photo_of_a_phone_is_opened_where_the_machine_can(on_the_machine: Path
     photo.write_bytes(b"\0\0\0\x18ftypheic" + bytes(90))
     jpeg = "".join(f"\\{byte:03o}" for byte in samples.image("JPEG", 64, 48))
     program(on_the_machine, "heif-dec", f"""[ "$1 $2" = "-q 90" ] && [ -s "$3" ] && printf '{jpeg}' > "$4\"""")
-    found = scans.extract(photo, "IMG_1.HEIC")
+    found = scans.read(photo, "IMG_1.HEIC")
     assert (found.media_type, found.width, found.height, picture(found).format) == ("image/heic", 64, 48, "JPEG")
-    assert found.notes == [
+    assert list(map(str, found.notes)) == [
         "Models and browsers do not take pictures of this kind, so they are shown it as JPEG or PNG."
     ]

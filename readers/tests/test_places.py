@@ -115,20 +115,20 @@ def test_a_passage_is_marked_on_the_page_of_a_scan(on_the_machine: Path, tmp_pat
     tesseract(on_the_machine, f"cat <<'END'\n{table()}END")
     path = tmp_path / "scan.pdf"
     sheet().save(path, "PDF", save_all=True, append_images=[sheet().rotate(90, expand=True)])
-    found = scans.extract(path, "scan.pdf")
+    found = scans.read(path, "scan.pdf")
     assert near(shown(found, path, 0, "lake rises"), around(LAKE, RISES))
     assert near(shown(found, path, 1, "spring."), SPRING)
     turned = tmp_path / "turned.pdf"
     turned.write_bytes(path.read_bytes().replace(b"/MediaBox", b"/Rotate 90 /MediaBox"))
     # The picture of the page is what is recognised, so the places are those of the page as it is shown.
-    assert near(shown(scans.extract(turned, "turned.pdf"), turned, 0, "Ships"), SHIPS)
+    assert near(shown(scans.read(turned, "turned.pdf"), turned, 0, "Ships"), SHIPS)
 
 
 def test_a_passage_is_marked_on_the_page_of_a_picture(on_the_machine: Path, tmp_path: Path) -> None:
     tesseract(on_the_machine, f"cat <<'END'\n{table()}END")
     path = tmp_path / "fax.tif"
     sheet().save(path, "TIFF", save_all=True, append_images=[sheet()])
-    found, document = scans.extract(path, "fax.tif"), tmp_path / "fax.pdf"
+    found, document = scans.read(path, "fax.tif"), tmp_path / "fax.pdf"
     document.write_bytes(found.shown)
     assert near(shown(found, document, 1, "lake"), LAKE)
 
@@ -139,7 +139,7 @@ def test_where_a_better_text_takes_the_place_of_a_scans_own_it_is_marked(on_the_
     page = f"1\t1\t0\t0\t0\t0\t0\t0\t{SIZE[0]}\t{SIZE[1]}\t-1\t"
     tesseract(on_the_machine, "cat <<'END'\n" + "\n".join((HEAD, page, *rows, "END")))
     path = layered(tmp_path, "hxrb0ur vvat mxs", "harbour " * 25)
-    found = scans.extract(path, "scan.pdf")
+    found = scans.read(path, "scan.pdf")
     assert list(found.places) == [0]
     assert len(places.unpacked(found.places[0])) == 25
     assert near(shown(found, path, 0, "harbour"), Place(1_000, 1_250, 2_500, 1_625))
@@ -148,5 +148,5 @@ def test_where_a_better_text_takes_the_place_of_a_scans_own_it_is_marked(on_the_
 def test_a_model_does_not_tell_where_words_stand(tmp_path: Path) -> None:
     path = tmp_path / "scan.pdf"
     sheet().save(path, "PDF")
-    found = scans.extract(path, "scan.pdf", recogniser=scans.Recogniser("sees", lambda picture: TEXT))
+    found = scans.read(path, "scan.pdf", recogniser=scans.Recogniser("sees", lambda picture: TEXT))
     assert (TEXT in found.text, found.places) == (True, {})

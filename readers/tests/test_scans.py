@@ -10,9 +10,8 @@ import pypdfium2
 import pytest
 from PIL import Image
 
-from core.errors import ProductError
 from readers import process, scans
-from readers.formats.result import Extracted, ExtractionError
+from readers.formats.result import Extracted, ReaderError
 from readers.outside import places, programs, recognition
 from readers.outside.places import RECOGNISED
 from readers.process import layers_that_hold
@@ -104,7 +103,7 @@ def test_the_text_that_a_scan_brings_along_gives_way_to_a_better_one(
 ) -> None:
     tesseract(on_the_machine, f"cat <<'END'\n{page_of_words(words, sure)}END")
     fits = "\n".join(WORDS)
-    found = scans.extract(layered(tmp_path, fits, "hxrb0ur vvat mxs", fits), "scan.pdf")
+    found = scans.read(layered(tmp_path, fits, "hxrb0ur vvat mxs", fits), "scan.pdf")
     assert [RECOGNISED in text for text in texts(found)] == [False, not kept, False]
     assert found.left_out == ({} if kept else {"layer": 1})
 
@@ -112,7 +111,7 @@ def test_the_text_that_a_scan_brings_along_gives_way_to_a_better_one(
 def test_a_document_whose_text_fits_on_three_of_its_pages_is_believed(on_the_machine: Path, tmp_path: Path) -> None:
     tesseract(on_the_machine, f"cat <<'END'\n{page_of_words(WORDS, 95)}END")
     fits = "\n".join(WORDS)
-    found = scans.extract(layered(tmp_path, fits, "hxrb0ur", fits, fits, fits), "scan.pdf")
+    found = scans.read(layered(tmp_path, fits, "hxrb0ur", fits, fits, fits), "scan.pdf")
     assert texts(found)[1] == "hxrb0ur" and "layer" not in found.left_out
 
 
@@ -123,11 +122,11 @@ def texts(found: Extracted) -> list[str]:
 def test_pages_without_text_are_recognised_one_by_one(on_the_machine: Path, tmp_path: Path) -> None:
     tesseract(on_the_machine, f"[ -s page.png ] && cat <<'END'\n{TABLE}END")
     said: list[tuple[int, int]] = []
-    found = scans.extract(scanned(tmp_path), "scan.pdf", progress=lambda *at: said.append(at))
+    found = scans.read(scanned(tmp_path), "scan.pdf", progress=lambda *at: said.append(at))
     expected = '[Recognised on a picture: eng, vie, 88 % sure]\n\nTwelve ducks\n"here\n\nFour'
     assert texts(found) == [expected, expected]
     assert (found.left_out, said) == ({"recognised": 2}, [(1, 2), (2, 2)])
-    mixed = scans.extract(scanned(tmp_path, words="Typed."), "scan.pdf")
+    mixed = scans.read(scanned(tmp_path, words="Typed."), "scan.pdf")
     assert (texts(mixed), mixed.left_out) == (["Typed.", expected], {"recognised": 1})
 
 
@@ -153,7 +152,7 @@ def test_a_page_of_which_little_is_sure_is_looked_at_upside_down_too(
     tables = [f"{HEAD}\n{page}\n{word}\t{how}\t{said}" for how, said in ((sure, "as it is"), (97, "turned, as is"))]
     here, there = (f"cat <<'END'\n{table}\nEND\n" for table in tables)
     tesseract(on_the_machine, f"if sha256sum page.png | grep -q {digest}; then {there}else {here}fi")
-    found = scans.extract(path, "turned.pdf")
+    found = scans.read(path, "turned.pdf")
     assert kept in texts(found)[0]
     place = places.unpacked(found.places[0])[0]
     assert tuple(place) == ((7_000, 7_000, 9_000, 8_000) if kept == "turned" else (1_000, 2_000, 3_000, 3_000))
@@ -168,10 +167,10 @@ def test_a_model_reads_pages_where_one_is_chosen_and_gives_way_where_it_fails(
     def ask(picture: bytes) -> str:
         assert picture.startswith(b"\x89PNG")
         if (answer := next(answers)) is None:
-            raise ProductError("provider_unreachable", "It is away.")
+            raise ReaderError("scan_unread")
         return answer
 
-    found = scans.extract(scanned(tmp_path), "scan.pdf", recogniser=scans.Recogniser("sees", ask))
+    found = scans.read(scanned(tmp_path), "scan.pdf", recogniser=scans.Recogniser("sees", ask))
     first, second = texts(found)
     assert first == "[Recognised on a picture: sees]\n\n# Read by the model"
     assert second.startswith("[Recognised on a picture: eng, vie, 88 % sure]")
@@ -183,7 +182,7 @@ def test_a_model_that_fails_three_times_is_asked_no_more() -> None:
 
     def ask(picture: bytes) -> str:
         asked.append(picture)
-        raise ProductError("provider_unreachable", "It is away.")
+        raise ReaderError("scan_unread")
 
     recogniser = scans.Recogniser("sees", ask)
     with pytest.MonkeyPatch.context() as patch:
@@ -193,13 +192,13 @@ def test_a_model_that_fails_three_times_is_asked_no_more() -> None:
 
 
 def test_what_is_not_recognised_is_said_as_before(on_the_machine: Path, tmp_path: Path) -> None:
-    with pytest.raises(ExtractionError) as caught:
-        scans.extract(scanned(tmp_path), "scan.pdf")
+    with pytest.raises(ReaderError) as caught:
+        scans.read(scanned(tmp_path), "scan.pdf")
     assert caught.value.code == "no_text"
     tesseract(on_the_machine, "exit 1")
-    assert scans.extract(scanned(tmp_path, words="Typed."), "scan.pdf").left_out == {"scans": 1}
-    with pytest.raises(ExtractionError) as caught:
-        scans.extract(scanned(tmp_path), "scan.pdf")
+    assert scans.read(scanned(tmp_path, words="Typed."), "scan.pdf").left_out == {"scans": 1}
+    with pytest.raises(ReaderError) as caught:
+        scans.read(scanned(tmp_path), "scan.pdf")
     assert caught.value.code == "no_text"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pypdfium2
 
-from readers.process import extract
+from readers.api import extract
 from readers.tests import samples
 from tests.product import WAIT, Caller, until
 

@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from config.management.commands.doctor import client_addresses
 from llm.models import Model, Provider
-from readers.process import layers_that_hold
+from readers.api import layers_that_hold
 from tests.product import ROOT, Product
 from tests.scripted_model import ScriptedModel
 from tests.valkey import Valkey
