@@ -361,7 +361,7 @@ def test_a_group_of_the_provider_gained_and_lost_counts_for_what_is_open_already
     application: Application, person: Person, restored: None
 ) -> None:
     """A socket that was opened before may use what the group gives, and its answer, there and in a stream, ends when
-    the next sign-in takes the group away. How soon: `scripts.bench shares`."""
+    the next sign-in takes the group away. How soon: `contrib.bench shares`."""
     PeopleGroup.objects.filter(everyone=True).update(all_models=False)
     group = save_group(user=None, group=None, fields={"name": uuid4().hex, "claim": "sales", "all_models": True})
     said = f"Write\nscript: {json.dumps({'text': 'word ' * 4000, 'interval': 0.05})}"

@@ -16,15 +16,15 @@ import yaml
 from django.conf import settings
 
 from config import service_urls
+from contrib.cluster.failover import Pair
+from contrib.cluster.product import command
+from contrib.cluster.proxy import PROXIES, Ports, site
+from contrib.cluster.servers import Valkey
+from contrib.cluster.trial.deploy import ORDER
+from contrib.cluster.trial.faults import faults
 from core.background import QUEUES
 from files.ingest import SLOTS
 from readers.__main__ import MEMORY
-from scripts.cluster.failover import Pair
-from scripts.cluster.product import command
-from scripts.cluster.proxy import PROXIES, Ports, site
-from scripts.cluster.servers import Valkey
-from scripts.cluster.trial.deploy import ORDER
-from scripts.cluster.trial.faults import faults
 from tests.config.test_operations import ELSEWHERE, READ
 
 DEPLOY = Path(settings.BASE_DIR) / "deploy"
