@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "personas",
     "projects",
     "chat",
+    *(["contrib.ag_ui"] if env.bool("AG_UI", default=True) else []),
     "config",
 ]
 
@@ -292,7 +293,11 @@ SPECTACULAR_SETTINGS = {
         "LanguageEnum": LANGUAGES,
         "ReadingStatus": "chat.models.Reading.Status",
     },
-    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.api_docs.schema.complete"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "config.api_docs.schema.complete",
+        *(["contrib.ag_ui.openapi.complete"] if "contrib.ag_ui" in INSTALLED_APPS else []),
+    ],
     "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

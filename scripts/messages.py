@@ -27,7 +27,7 @@ from tests.product import ROOT
 APPS = ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects", "readers")
 # What is here is read by administrators, models, or programs that expect a protocol's English.
 PROGRAMS = re.compile(
-    r"/(migrations|management/commands/(?!doctor)|embedded|net|webhooks/(?!admin)|openai_api|ag_ui|tools/(?!toolbox|mcp))"
+    r"/(migrations|management/commands/(?!doctor)|embedded|net|webhooks/(?!admin)|openai_api|tools/(?!toolbox|mcp))"
     r"|^config/(api_docs|browser_packages|http/metrics|schema|service_urls|settings|static_files|templatetags)"
     r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|texts/examples|models/summary)"
     r"|^files/index/indexing|^llm/(agent_loop|model_facts|models|types|tokens)|^personas/models"

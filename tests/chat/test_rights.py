@@ -32,10 +32,10 @@ from projects.planner.services import create as create_task
 from tests.accounts.openid_browser import row_of, sign_in
 from tests.accounts.openid_provider import providing
 from tests.application import Application
-from tests.chat import ag_ui
 from tests.chat.conversations import past
 from tests.chat.openai_clients import posted
 from tests.conftest import Person
+from tests.contrib.ag_ui import client as ag_ui
 from tests.sockets import open_socket
 
 database = pytest.mark.django_db

@@ -194,7 +194,7 @@ def test_the_chart_uses_the_values_that_it_has() -> None:
 
 def test_the_image_has_all_apps_and_is_not_run_by_root() -> None:
     roots = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
-    copied = set(re.findall(r"^COPY (\w+) ", CONTAINER, re.M))
+    copied = set(re.findall(r"^COPY (\w+)[ /]", CONTAINER, re.M))
     assert copied == {*roots, "locale", "static", "templates"}
     assert re.findall(r"^USER (\S+)", CONTAINER, re.M) == ["10001"]
 

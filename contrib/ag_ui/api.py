@@ -14,13 +14,13 @@ from rest_framework.request import Request
 from accounts.access.authentication import Credential
 from accounts.access.permissions import ScopedView, key_of
 from accounts.realtime import require_connection_of_request
-from chat.ag_ui import run_input, start_run
-from chat.ag_ui.translation import Head, Translation
 from chat.models import Turn
 from chat.prompts.turn_context import options_of
 from chat.realtime import event_stream
 from chat.realtime.events import EventType
 from chat.turns.store import UNEXPECTED
+from contrib.ag_ui import run_input, start_run
+from contrib.ag_ui.translation import Head, Translation
 from core.i18n import translated
 from core.requests import EVENT_STREAM, JSON_OR_EVENTS
 

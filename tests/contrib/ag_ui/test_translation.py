@@ -16,13 +16,13 @@ from rest_framework.exceptions import ValidationError
 
 from accounts.models import User
 from accounts.services import create_token
-from chat.ag_ui.run_input import Interrupted, read
-from chat.ag_ui.start_run import NOT_RUN, start
-from chat.ag_ui.translation import Head, Translation
 from chat.models import Conversation, Message, Turn
 from chat.realtime.events import Approval, EventType, fold
 from chat.turns.emitter import Answer
 from chat.turns.store import UNEXPECTED, Ending, last_event
+from contrib.ag_ui.run_input import Interrupted, read
+from contrib.ag_ui.start_run import NOT_RUN, start
+from contrib.ag_ui.translation import Head, Translation
 from core.errors import NotFound, ProductError
 from llm.models import Model, Provider
 from llm.services import save_provider
@@ -40,7 +40,7 @@ from llm.types.model_call import (
     ToolRunStarted,
     Usage,
 )
-from tests.chat.ag_ui import custom, messages, problems, read_events, result, run_input, user
+from tests.contrib.ag_ui.client import custom, messages, problems, read_events, result, run_input, user
 
 TURN = "0197d1f0-5c1e-7a30-9b1f-3f6c2b8d4e21"
 DONE = Ending(Turn.Status.DONE)

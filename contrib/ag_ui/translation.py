@@ -14,12 +14,12 @@ from typing import Any
 import ag_ui.core as agui
 from django.urls import reverse
 
-from chat.ag_ui.run_input import Interrupted
-from chat.ag_ui.start_run import NOT_RUN, call_id
-from chat.ag_ui.transcript import Transcript
 from chat.models import Turn
 from chat.realtime.events import Approval, EventType
 from chat.turns.store import Ending, last_event
+from contrib.ag_ui.run_input import Interrupted
+from contrib.ag_ui.start_run import NOT_RUN, call_id
+from contrib.ag_ui.transcript import Transcript
 from core.i18n import translated
 
 ANSWER_SCHEMA = {

@@ -7,7 +7,6 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.models import User
-from chat.ag_ui.run_input import Decision, Said, Wanted
 from chat.conversations import services
 from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import list_changed, lock, require_idle, visible_turn
@@ -16,6 +15,7 @@ from chat.sending.services import send
 from chat.turns.admission import Given, admit
 from chat.turns.services import decide_call
 from chat.turns.submit import Ask, begin_answers, check_effort, models_of, remember_effort, turns_of_key
+from contrib.ag_ui.run_input import Decision, Said, Wanted
 from core.errors import NotFound, ProductError
 
 NOT_RUN = "This call was not run."

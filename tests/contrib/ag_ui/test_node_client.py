@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from tests.chat.ag_ui import WEATHER, props, user
 from tests.chat.tool_servers import Diary
 from tests.conftest import Person
+from tests.contrib.ag_ui.client import WEATHER, props, user
 from tests.product import ROOT, WAIT
 
 pytestmark = [

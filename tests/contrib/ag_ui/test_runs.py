@@ -4,9 +4,9 @@ import pytest
 from django.test import Client
 
 from chat.models import Message, Turn
-from tests.chat.ag_ui import WEATHER, custom, messages, props, ran, read_events, result, run_input, user
 from tests.chat.tool_servers import Diary
 from tests.conftest import Person
+from tests.contrib.ag_ui.client import WEATHER, custom, messages, props, ran, read_events, result, run_input, user
 
 
 def test_a_thread_is_a_conversation_that_goes_on(person: Person) -> None:
