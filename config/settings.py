@@ -58,6 +58,7 @@ INSTALLED_APPS = [
     "chat.readings",
     "chat.lab",
     "chat.runs",
+    *(["contrib.ag_ui"] if env.bool("AG_UI", default=True) else []),
     "config",
 ]
 
@@ -297,7 +298,11 @@ SPECTACULAR_SETTINGS = {
         "LanguageEnum": LANGUAGES,
         "ReadingStatus": "chat.readings.models.Reading.Status",
     },
-    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.api_docs.schema.complete"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "config.api_docs.schema.complete",
+        *(["contrib.ag_ui.openapi.complete"] if "contrib.ag_ui" in INSTALLED_APPS else []),
+    ],
     "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

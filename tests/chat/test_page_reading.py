@@ -13,10 +13,10 @@ from core.errors import ProductError
 from files import services
 from files.models import File, FileText
 from llm.models import Model, Provider
+from readers.tests.test_scans import scanned
 from tests.application import Application
 from tests.conftest import Person
 from tests.files.stored import settled, upload
-from tests.files.test_scans import scanned
 
 WRITTEN = "# Minutes\n\nTwelve ducks on the lake."
 
