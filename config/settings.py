@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "personas",
     "projects",
     "projects.planner",
+    "projects.saved_prompts",
     "chat",
     "chat.ledger",
     "chat.readings",

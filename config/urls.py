@@ -36,7 +36,7 @@ from personas import api as personas_api
 from personas import text_api
 from projects import api as projects_api
 from projects.planner import api as task_api
-from projects.prompts import api as prompt_api
+from projects.saved_prompts import api as prompt_api
 
 __all__ = ["handler404", "handler500", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
 
@@ -75,7 +75,7 @@ urlpatterns = [
     path("files/", include("files.urls")),
     path("projects/", include("projects.urls")),
     path("tasks/", include("projects.planner.urls")),
-    path("personas/prompts/", include("projects.prompts.urls")),
+    path("personas/prompts/", include("projects.saved_prompts.urls")),
     path("personas/", include("personas.urls")),
     path("settings/", include("accounts.urls")),
     path("setup/", include("config.setup.urls")),

@@ -8,9 +8,9 @@ from django.test import Client
 from accounts.models import User
 from accounts.services import create_token
 from core.errors import ProductError
-from personas.models import SavedPrompt
 from projects.models import Membership, Project
-from projects.prompts.variables import Variable, filled, variables
+from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.variables import Variable, filled, variables
 from tests.conftest import Person
 from tests.product import Caller
 

@@ -1,7 +1,7 @@
 from django.urls import path
 
 from core.permissions import signed_in
-from projects.prompts import views
+from projects.saved_prompts import views
 
 app_name = "prompts"
 urlpatterns = signed_in(

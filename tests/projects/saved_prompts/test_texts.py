@@ -6,7 +6,8 @@ import pytest
 from django.test import Client
 
 from accounts.models import User
-from personas.models import Persona, SavedPrompt
+from personas.models import Persona
+from projects.saved_prompts.models import SavedPrompt
 from tests.conftest import Person
 
 

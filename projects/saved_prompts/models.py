@@ -28,7 +28,7 @@ class SavedPromptQuerySet(models.QuerySet["SavedPrompt"]):
 class SavedPrompt(models.Model):
     """Belongs to its `owner` alone, or to a `project`; to the whole workspace where neither is named.
 
-    In the text `{{name}}` and `{{name:one|two}}` are variables: see `projects.prompts.variables`.
+    In the text `{{name}}` and `{{name:one|two}}` are variables: see `projects.saved_prompts.variables`.
     """
 
     MAX_NAME = 60
@@ -49,6 +49,7 @@ class SavedPrompt(models.Model):
     objects = SavedPromptQuerySet.as_manager()
 
     class Meta:
+        app_label = "personas"
         ordering: ClassVar = ["name", "id"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["owner", "name"], name="one_saved_prompt_per_name"),

@@ -16,10 +16,10 @@ from core.api.fields import Strict, VisibleField
 from core.api.pagination import ByName
 from core.errors import ProductError
 from personas.api import METHODS, require_admin
-from personas.models import SavedPrompt
 from projects.models import Project
-from projects.prompts import services
-from projects.prompts.variables import filled, variables
+from projects.saved_prompts import services
+from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.variables import filled, variables
 
 HOLDERS = ("own", "project", "workspace")
 

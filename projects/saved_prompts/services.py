@@ -14,10 +14,11 @@ from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right, require_right
 from core.requests import get_or_404
 from core.text import unix_lines, without_margins
-from personas.models import Persona, SavedPrompt
+from personas.models import Persona
 from projects.models import Project
 from projects.models.roles import require_editor
-from projects.prompts.variables import Variable, require_usable, variables
+from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.variables import Variable, require_usable, variables
 
 OFFERED = 12  # behind a /
 LONGEST_SEARCH = 100  # characters

@@ -11,9 +11,9 @@ from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
 from core.permissions import has_right
 from core.requests import with_row
-from personas.models import SavedPrompt
 from projects.models.roles import visible_project
-from projects.prompts import services
+from projects.saved_prompts import services
+from projects.saved_prompts.models import SavedPrompt
 
 EXAMPLES = {"open": "{{name}}", "suggested": "{{name:Ann}}", "chosen": "{{tone:friendly|formal}}"}
 WORKSPACE = "workspace"  # the choice “for everybody”, where others are ids of projects

@@ -11,9 +11,9 @@ from accounts.models import User
 from core.admin import RowAdmin, acting, display
 from core.errors import ProductError
 from personas.forms import prompt_text
-from personas.models import SavedPrompt
-from projects.prompts import services
-from projects.prompts.variables import require_usable, variables
+from projects.saved_prompts import services
+from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.variables import require_usable, variables
 
 
 class SavedPromptForm(forms.ModelForm[SavedPrompt]):
