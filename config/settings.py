@@ -47,6 +47,7 @@ INSTALLED_APPS = [
     "drf_standardized_errors",
     "audit",
     "core",
+    "workspace",
     "llm",
     "accounts",
     "files",
@@ -59,6 +60,7 @@ INSTALLED_APPS = [
     "chat.readings",
     "chat.lab",
     "chat.runs",
+    "workspace.administration",
     "config",
 ]
 
@@ -98,7 +100,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "accounts.workspace.for_templates",
+                "workspace.look.for_templates",
             ],
         },
     },
@@ -307,13 +309,13 @@ SPECTACULAR_SETTINGS = {
 
 
 UNFOLD = {
-    "SITE_TITLE": "config.workspace.look.title",
-    "SITE_HEADER": "config.workspace.look.name",
-    "SITE_ICON": "config.workspace.look.icon",
-    "SITE_FAVICONS": [{"rel": "icon", "href": "config.workspace.look.icon"}],
-    "STYLES": ["config.workspace.look.stylesheet"],
-    "SCRIPTS": ["config.workspace.look.script"],
-    "COLORS": "config.workspace.look.colours",
+    "SITE_TITLE": "workspace.look.title",
+    "SITE_HEADER": "workspace.look.name",
+    "SITE_ICON": "workspace.look.icon",
+    "SITE_FAVICONS": [{"rel": "icon", "href": "workspace.look.icon"}],
+    "STYLES": ["workspace.look.stylesheet"],
+    "SCRIPTS": ["workspace.look.script"],
+    "COLORS": "workspace.look.colours",
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": True,
     "LOGIN": {"form": "accounts.forms.AdminSignInForm"},

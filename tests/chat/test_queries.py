@@ -13,7 +13,7 @@ from chat.ledger.models import ModelCall
 from chat.models import Attachment, Conversation, LastPrompt, Mention, Message, NextMessage, SummaryJob, Turn
 from chat.models.queries import Following, branch, claim, end, following, lock, record, settle, standing, store
 from files.models import File
-from llm.models import Model, Provider, WorkspaceVersion
+from llm.models import Model, Provider
 from personas.models import Persona, Reminder
 from projects.planner.models import Run
 from projects.planner.models.task import Task
@@ -22,6 +22,7 @@ from projects.planner.services import create as create_task
 from scripts.turn_times import listening, settled, timed
 from tests.application import Application
 from tests.conftest import Person
+from workspace.models import WorkspaceVersion
 
 
 @pytest.fixture

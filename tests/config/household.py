@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from accounts.access.login import SIGNED_IN
 from accounts.access.sessions import public_name
-from accounts.models import AdminRecord, Limit, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery, Workspace
+from accounts.models import AdminRecord, Limit, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery
 from accounts.services import create_token
 from audit.models import Entry
 from chat.lab.models import Replay
@@ -36,6 +36,7 @@ from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from projects.saved_prompts.models import SavedPrompt
 from tests.config.addresses import Address, addresses
+from workspace.models import Workspace
 
 PRIVATE = "words-that-only-their-owner-may-see"
 SECRET = "sk-key-that-nobody-may-see"

@@ -16,7 +16,6 @@ from accounts.models import User
 from accounts.services import delete_user
 from chat.conversations.services import update_conversation
 from chat.models import Attachment, Conversation, Message
-from config.workspace.erasing import erase_person
 from core.errors import ProductError
 from files.models import File
 from files.services import delete as delete_file
@@ -31,6 +30,7 @@ from projects.saved_prompts.services import update_saved_prompt
 from projects.services import update_project
 from tests.config.household import PRIVATE, Household, signed_in
 from tests.config.test_access import ask
+from workspace.administration.erasing import erase_person
 
 HELD = "under a legal hold"
 # Rows of a person that no service removes but with what they belong to, or that say what somebody may or wants to do

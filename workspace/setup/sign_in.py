@@ -14,8 +14,8 @@ from accounts.access.login import proceed, providers
 from accounts.forms import AdminSignInForm, SignInForm
 from accounts.mailing.addresses import sign_up_is_open
 from accounts.models import User
-from config.setup import services
 from core.permissions import administers
+from workspace.setup import services
 
 
 class SignInView(auth.LoginView):

@@ -8,13 +8,14 @@ import pytest
 from django.db import connection, transaction
 
 from llm.learning import learn_served_window, record_calls
-from llm.models import Model, Provider, WorkspaceVersion
-from llm.models.workspace import Kept
+from llm.models import Model, Provider
 from llm.services import learn_ratio, model_at, save_model, set_default_model
 from llm.truncation import CallReported, Sent
 from llm.types.model_call import Allocated, Usage
 from personas.models import BudgetProfile, SystemPrompt
 from personas.services import activate_prompt, rules_at, save_prompt, save_text, set_default_profile
+from workspace.models import WorkspaceVersion
+from workspace.models.version import Kept
 
 pytestmark = pytest.mark.django_db
 

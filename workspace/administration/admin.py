@@ -7,11 +7,15 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from accounts import workspace
-from accounts.models import User, Workspace
-from config.workspace.forms import WorkspaceForm
-from config.workspace.services import save_settings
+from accounts.models import User
 from core.admin import RowAdmin, acting
+from workspace import services as workspace
+from workspace.administration import people_admin
+from workspace.administration.forms import WorkspaceForm
+from workspace.administration.services import save_settings
+from workspace.models import Workspace
+
+__all__ = ["people_admin"]  # Django looks for admin pages here alone
 
 
 @admin.register(Workspace)

@@ -1,12 +1,15 @@
-"""How the admin looks: named by `settings.UNFOLD`, each asked with the request of a page."""
+"""How pages and the admin look, by the workspace's settings: named by `settings.TEMPLATES` and `settings.UNFOLD`."""
+
+from typing import Any
 
 from django.http import HttpRequest
 from django.templatetags.static import static
 from django.urls import reverse
+from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext as _
 
-from accounts.models.colours import scale
-from accounts.models.workspace import workspace_of
+from workspace.models.colours import scale
+from workspace.models.settings import workspace_of
 
 
 def _steps(colours: str) -> dict[str, str]:
@@ -18,6 +21,11 @@ def _steps(colours: str) -> dict[str, str]:
 # The colours of static/css/tokens.css, in the steps that Unfold builds its pages of.
 BASE = _steps("f5f5f1 eceee8 deded7 c3cbc6 9ba6a1 626b66 4a524e 3b4340 2a302d 1a1e1c 141716")
 PRIMARY = _steps("eef6f3 e4f0ec c2ded5 93cbbb 63c9b5 4fb8a4 0f6b5c 0c584c 0b463d 0a3831 06231f")
+
+
+def for_templates(request: HttpRequest) -> dict[str, Any]:
+    """What every template has as `workspace`."""
+    return {"workspace": SimpleLazyObject(lambda: workspace_of(request))}
 
 
 def colours(request: HttpRequest) -> dict[str, dict[str, str]]:

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from accounts.models import colours
 from tests.product import ROOT
+from workspace.models import colours
 
 CHOSEN = ["#0f6b5c", "#1d4ed8", "#b91c1c", "#6d28d9", "#000000", "#7a6100", "#ffcc00", "#ffffff", "#00ff00", "#808080"]
 

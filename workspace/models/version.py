@@ -27,6 +27,7 @@ class WorkspaceVersion(models.Model):
     version = models.UUIDField(default=uuid4)
 
     class Meta:
+        app_label = "llm"
         constraints: ClassVar = [models.CheckConstraint(condition=Q(id=1), name="one_workspace_version")]
 
     def __str__(self) -> str:

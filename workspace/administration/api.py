@@ -10,14 +10,14 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts import workspace
 from accounts.access.api_views import ScopedView
-from accounts.models import Workspace
-from config.workspace.services import save_settings
 from core.api.fields import Strict, valid
 from core.permissions import require_right
 from personas.models import BudgetProfile
 from personas.services import default_profile
+from workspace import services as workspace
+from workspace.administration.services import save_settings
+from workspace.models import Workspace
 
 
 class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):

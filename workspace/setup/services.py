@@ -8,14 +8,15 @@ from django.db.models import Q, QuerySet
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from accounts.models import User, Workspace
-from accounts.models.workspace import workspace_at
-from accounts.workspace import set_setup
+from accounts.models import User
 from core.errors import ProductError
 from llm import model_facts
 from llm.models import Model, Provider
 from llm.services import save_model, test_connection
 from personas.models import Persona
+from workspace.models import Workspace
+from workspace.models.settings import workspace_at
+from workspace.services import set_setup
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,19 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from accounts import workspace
-from accounts.models import User, Workspace
+from accounts.models import User
 from core.errors import invalid_setting
 from personas.models import BudgetProfile
 from personas.services import default_profile, save_profile, set_default_profile
+from workspace import services as workspace
+from workspace.models import Workspace
 
 OF_PROFILE = ("default_profile", "layout")
 
 
 @transaction.atomic
 def save_settings(*, user: User, fields: Mapping[str, Any]) -> Workspace:
-    """Changes what is named: `accounts.workspace.FIELDS`, `default_profile` and `layout`, which is that profile's.
+    """Changes what is named: `workspace.services.FIELDS`, `default_profile` and `layout`, which is that profile's.
 
     Raises `invalid_setting` and, without the rights to the rows, 403.
     """

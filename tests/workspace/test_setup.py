@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from accounts import workspace
-from accounts.models import User, Workspace
-from accounts.models.workspace import workspace_at
+from accounts.models import User
 from llm.models import Model, Provider
 from personas.models import Persona
 from tests.conftest import PASSWORD
 from tests.scripted_model import ScriptedModel
+from workspace import services as workspace
+from workspace.models import Workspace
+from workspace.models.settings import workspace_at
 
 pytestmark = pytest.mark.django_db
 KEY = "sk-of-a-newcomer-123"

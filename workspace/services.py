@@ -1,4 +1,4 @@
-"""The one service that changes the workspace's settings; they are read as `accounts.models.workspace` says."""
+"""The one service that changes the workspace's settings; they are read as `workspace.models.settings` says."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -8,15 +8,12 @@ from typing import IO, Any
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.http import HttpRequest
-from django.utils.functional import SimpleLazyObject
 from PIL import Image, UnidentifiedImageError
 
-from accounts.models import Workspace
-from accounts.models.workspace import workspace_of
 from audit.services import changed, record
 from core.errors import ProductError, invalid_setting
 from core.permissions import require_right
+from workspace.models import Workspace
 
 FIELDS = (
     *("name", "accent", "notice", "languages", "default_language", "date_awareness", "task_tools", "today_tasks"),
@@ -29,11 +26,6 @@ LARGEST_LOGO = 2_000_000  # bytes of an upload
 LARGEST_SIDE = 4_096  # pixels of an upload
 LOGO_SIDE = 256  # pixels of what is kept
 LOGO_FORMATS = ("PNG", "JPEG", "WEBP")
-
-
-def for_templates(request: HttpRequest) -> dict[str, Any]:
-    """What every template has as `workspace`."""
-    return {"workspace": SimpleLazyObject(lambda: workspace_of(request))}
 
 
 @transaction.atomic

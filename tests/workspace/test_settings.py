@@ -17,18 +17,18 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from PIL import Image
 
-from accounts import workspace
-from accounts.models import User, Workspace, colours
-from accounts.models.workspace import workspace_at
+from accounts.models import User
 from chat.models import Conversation, Share
 from chat.openai_api.create_turn import forget_old
 from core.errors import ProductError
-from llm.models import WorkspaceVersion
 from personas.models import BudgetProfile
 from personas.services import default_profile, rules_at
 from tests.accounts.programs import Program
 from tests.chat.conversations import past
 from tests.conftest import PASSWORD
+from workspace import services as workspace
+from workspace.models import Workspace, WorkspaceVersion, colours
+from workspace.models.settings import workspace_at
 
 pytestmark = pytest.mark.django_db
 PAGE = "/admin/accounts/workspace/1/change/"

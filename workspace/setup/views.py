@@ -15,11 +15,6 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from accounts import people
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.models import Workspace
-from accounts.models.workspace import workspace_of
-from accounts.workspace import set_setup
-from config.setup import services
-from config.setup.forms import ConnectForm, FirstPersonaForm, invitation
 from core.errors import ProductError
 from core.net.site import site_origin
 from core.requests import get_or_404
@@ -28,6 +23,11 @@ from llm.model_facts import in_words
 from llm.models import Model, Provider
 from llm.services import known_of, set_default_model, store_provider
 from personas.services import create_persona
+from workspace.models import Workspace
+from workspace.models.settings import workspace_of
+from workspace.services import set_setup
+from workspace.setup import services
+from workspace.setup.forms import ConnectForm, FirstPersonaForm, invitation
 
 TICKED = 3  # models; where a server offers no more, all of them are meant
 

@@ -11,13 +11,13 @@ from unfold.widgets import (
     UnfoldBooleanSwitchWidget,
 )
 
-from accounts.models import Workspace
-from accounts.workspace import FIELDS, logo_of
 from core.admin import Boxes
 from core.errors import ProductError
 from llm.models import Model
 from personas.models import BudgetProfile
 from personas.services import default_profile
+from workspace.models import Workspace
+from workspace.services import FIELDS, logo_of
 
 
 class WorkspaceForm(forms.ModelForm[Workspace]):

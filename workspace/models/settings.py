@@ -1,6 +1,6 @@
 """What administrators have set for the whole workspace.
 
-Each process keeps the row for one version of the workspace (`llm.models.workspace`). A session's row comes with the
+Each process keeps the row for one version of the workspace (`workspace.models.version`). A session's row comes with the
 version, so that a page of somebody who is signed in knows the settings without a statement of its own.
 """
 
@@ -20,8 +20,8 @@ from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from accounts.models import colours
-from llm.models.workspace import Kept
+from workspace.models import colours
+from workspace.models.version import Kept
 
 DOMAIN = re.compile(r"([\w-]+\.)+[\w-]+")
 
@@ -44,8 +44,8 @@ def days(name: Any, most: int, least: int = 1, **options: Any) -> "models.Positi
 class Workspace(models.Model):
     """One row; without it everything is as the defaults say.
 
-    `logo`: a PNG as `accounts.workspace` makes it, or empty. `setup`: how far the first administrator has come with
-    setting it up (`config.setup`).
+    `logo`: a PNG as `workspace.services` makes it, or empty. `setup`: how far the first administrator has come with
+    setting it up (`workspace.setup`).
     """
 
     ONLY = 1
@@ -216,6 +216,7 @@ class Workspace(models.Model):
     setup = models.CharField(max_length=10, choices=Setup, default=Setup.NEW, editable=False)
 
     class Meta:
+        app_label = "accounts"
         verbose_name = "workspace settings"
         verbose_name_plural = "workspace settings"
         constraints: ClassVar = [models.CheckConstraint(condition=Q(id=1), name="one_workspace")]

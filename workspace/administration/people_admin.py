@@ -12,13 +12,13 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from accounts.models import User
 from accounts.people_admin import UserAdmin
-from config.workspace.erasing import erase_person
 from core.admin import Confirmation, acting, button, confirmed, go
 from core.errors import ProductError
 from core.permissions import has_right
 from personas.models import Persona
 from projects.handing_over import Owned, hand_over, owned_by
 from projects.models import Project
+from workspace.administration.erasing import erase_person
 
 
 class HandOverForm(forms.Form):

@@ -1,7 +1,7 @@
 from django.urls import path
 
-from config.setup import views
 from core.permissions import signed_in
+from workspace.setup import views
 
 app_name = "setup"
 urlpatterns = signed_in(
