@@ -260,7 +260,9 @@ def test_what_was_asked_last_takes_the_place_of_what_was_before(owner: User, mod
     place, fallback = turn.conversation, model.fallback
     assert fallback is not None
     call = {"model_name": "m", "provider_name": "p", "purpose": "answer", "turn": turn, "input": 5, "output": 2}
-    record_calls([ModelCall(**call), ModelCall(**call, number=2)], [LastPrompt(conversation=place, model=model, prompt=1)])
+    record_calls(
+        [ModelCall(**call), ModelCall(**call, number=2)], [LastPrompt(conversation=place, model=model, prompt=1)]
+    )
     record_calls([], [LastPrompt(conversation=place, model=each, prompt=2) for each in (model, fallback)])
     record_calls([], [])
     assert list(ModelCall.objects.filter(turn=turn).order_by("number").values_list("number", "input")) == [
