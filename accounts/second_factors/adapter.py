@@ -2,9 +2,9 @@
 
 from allauth.mfa.adapter import DefaultMFAAdapter
 
-from accounts.models.workspace import workspace_at
 from core.crypto import decrypt, encrypt, is_lost
 from core.errors import ProductError
+from workspace.models.settings import workspace_at
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no types

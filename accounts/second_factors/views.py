@@ -30,10 +30,10 @@ from accounts.access.login import (
 from accounts.access.second_factor import is_required
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from accounts.models.workspace import workspace_of
 from accounts.second_factors import passkeys, services
 from core.crypto import decrypt, encrypt
 from core.errors import ProductError
+from workspace.models.settings import workspace_of
 
 SECRET = "app_secret"  # noqa: S105 - where the session keeps, encrypted, that of an app which is being set up
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from django.utils import timezone
 
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
-from accounts.models import May, User, Workspace
+from accounts.models import May, User
 from chat.context.rendering import Numbers
 from chat.context.types import ContextRequest, Room
 from chat.models import Conversation, Mention, Message, Summary, Turn
@@ -33,7 +33,6 @@ from files.models import File
 from llm import tokens
 from llm.learning import SMALLEST_WINDOW, window_source
 from llm.models import Model
-from llm.models.workspace import version_now
 from llm.services import RATIO_TRUSTED
 from llm.tokens import Tokenizer
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
@@ -44,6 +43,8 @@ from personas.tools import TASKS, WEB
 from projects.models import Project, ProjectFile
 from projects.planner.models import RunStep, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
+from workspace.models import Workspace
+from workspace.models.version import version_now
 
 # Tokens to expect of a step's reasoning by its effort, and by that of providers where none is said: our judgement.
 THOUGHT = {"none": 0, "minimal": 512, "low": 1_024, "medium": 4_096, "high": 8_192, "xhigh": 16_384, "max": 32_768}
