@@ -22,10 +22,13 @@ from chat.openai_api.parse import body_of, read
 from chat.openai_api.serialize import Completion, Head, Relay
 from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
+from core.background import completed
 from core.errors import ProductError
 from core.requests import settle
 
 PROJECT, REPORT = "X-Glasshouse-Project", "X-Glasshouse-Report"
+
+_embedding_calls = embedding.PersonalCalls()
 
 Arguments = ParamSpec("Arguments")
 View = Callable[Concatenate[HttpRequest, User, Arguments], Coroutine[Any, Any, HttpResponseBase]]
@@ -148,4 +151,6 @@ async def _close(relay: Relay) -> None:
 @for_tokens("POST", "chat", "files")
 async def embeddings(request: HttpRequest, user: User) -> HttpResponseBase:
     body: dict[str, Any] = await asyncio.to_thread(body_of, request)
-    return JsonResponse(await threaded(embedding.answer)(user, body))
+    async with _embedding_calls.turn(user.pk):
+        # A client that goes away must not let the next call begin before this one has ended.
+        return JsonResponse(await completed(threaded(embedding.answer)(user, body)))
