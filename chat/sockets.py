@@ -59,6 +59,8 @@ class ConversationConsumer(SignedInConsumer):
         await super().disconnect(code)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
+        if not hasattr(self, "user"):
+            return  # the close is on its way
         try:
             frame = _parse(text_data, self.pace)
         except Refused as refusal:
@@ -67,8 +69,6 @@ class ConversationConsumer(SignedInConsumer):
         except ProductError as error:
             await self._refuse(error, None)
             return
-        if not hasattr(self, "user"):
-            return  # the close is on its way
         if frame["type"] != "ping" and not await self.holds():
             return
         try:
