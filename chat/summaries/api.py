@@ -19,6 +19,8 @@ from chat.summaries import services as summary_services
 from core.errors import NotFound
 from core.requests import SentenceField, Strict, identifier, pages, posts, valid
 
+MOST_SECTIONS = 2 * len(SECTION_SHARES)  # the last of a name counts
+
 
 class SectionSerializer(Strict):
     name = serializers.ChoiceField(choices=list(SECTION_SHARES))
@@ -42,7 +44,7 @@ class SummarySerializer(serializers.ModelSerializer[Summary]):
 
 
 class SectionsSerializer(Strict):
-    sections = SectionSerializer(many=True)
+    sections = SectionSerializer(many=True, max_length=MOST_SECTIONS)
 
 
 class SummaryJobSerializer(serializers.ModelSerializer[SummaryJob]):

@@ -4,12 +4,14 @@ from copy import deepcopy
 from typing import Any
 
 from ag_ui.core import Event
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from pydantic import TypeAdapter
+from rest_framework.relations import SlugRelatedField
 
 from accounts.access import permissions
+from chat.ag_ui.run_input import MAX_CHARACTERS, MOST_ITEMS
 from chat.realtime import events
 from core.requests import EVENT_STREAM
 
@@ -264,17 +266,71 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
         return {"type": "apiKey", "in": "cookie", "name": "sessionid", "description": "The browser's session."}
 
 
+class RelatedListField(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # as above
+    """Says how many rows may be named, which drf-spectacular leaves out, and how long a name may be."""
+
+    target_class = "core.requests.RelatedList"
+    match_subclasses = True
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        one = self.target.child_relation
+        item = auto_schema._map_serializer_field(one, direction)
+        if isinstance(one, SlugRelatedField):
+            item["maxLength"] = one.queryset.model._meta.get_field(one.slug_field).max_length
+        return {"type": "array", "items": item, "maxItems": self.target.max_length}
+
+
+class ListSerializerField(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # as above
+    """Says how many objects a list may have, which drf-spectacular leaves out."""
+
+    target_class = "rest_framework.serializers.ListSerializer"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any] | None:
+        schema: dict[str, Any] | None = auto_schema._map_serializer_field(
+            self.target, direction, bypass_extensions=True
+        )
+        if schema is not None and self.target.max_length is not None:
+            schema["maxItems"] = self.target.max_length
+        return schema
+
+
 def complete(result: dict[str, Any], **context: Any) -> dict[str, Any]:
     """drf-spectacular's last step: errors, what views that are not Django REST framework's answer, and examples."""
     result["paths"] = dict(sorted({**result["paths"], **deepcopy(PATHS)}.items()))
     components = result["components"]
     message = _message_of("TurnEvent", {"id": {"type": "string"}, "event": {"type": "string"}})
     components["schemas"] |= {"Problem": PROBLEM, "TurnEvent": TURN_EVENT, "TurnEventMessage": message, **_ag_ui()}
+    _bound_run_input(components["schemas"])
     components["responses"] = {"Refused": REFUSED, "Failed": FAILED}
     for path in result["paths"].values():
         for operation in path.values():
             _complete(operation)
     return result
+
+
+def _bound_run_input(schemas: dict[str, Any]) -> None:
+    """Say in AG-UI's own schemas of a request how long its texts and lists may be."""
+    waiting, seen = ["RunAgentInputRequest"], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            _bound(schemas[name], "", waiting)
+
+
+def _bound(schema: Any, member: str, waiting: list[str]) -> None:
+    """Bound texts and lists below a schema, which is that of a `member`; what it refers to is added to `waiting`."""
+    if "$ref" in schema:
+        waiting.append(schema["$ref"].rpartition("/")[2])
+    if schema.get("type") == "string" and not {"enum", "const"} & set(schema):
+        schema.setdefault("maxLength", MAX_CHARACTERS)
+    if schema.get("type") == "array":
+        schema.setdefault("maxItems", MOST_ITEMS[member])
+        _bound(schema.get("items", {}), member, waiting)
+    for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        _bound(one, member, waiting)
+    for name, of in schema.get("properties", {}).items():
+        _bound(of, name, waiting)
 
 
 def _complete(operation: dict[str, Any]) -> None:
