@@ -163,6 +163,11 @@ class Task(models.Model):
         return self.proposed and self.status in self.UNFINISHED
 
     @property
+    def declined(self) -> bool:
+        """Whether its person has declined what a model proposed, or the model has taken it back."""
+        return self.proposed and self.status == self.Status.DROPPED
+
+    @property
     def blocking(self) -> bool:
         """A breakpoint that the user has neither cleared nor passed."""
         return self.breakpoint and self.cleared is None and self.status in self.UNFINISHED

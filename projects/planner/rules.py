@@ -99,6 +99,14 @@ def check_here(row: Task) -> None:
         )
 
 
+def check_not_declined(actor: Actor, row: Task) -> None:
+    """Raises `declined` (409) for a model, of a proposal that was dropped, and of an item of one."""
+    task = row.parent if row.level == Task.Level.ITEM else None
+    if actor.model and (row.declined or (task is not None and task.declined)):
+        sentence = f"{row.code} was declined. Only the user takes it up again; leave it as it is."
+        raise ProductError("declined", sentence, status=409)
+
+
 def breakpoint_before(row: Task) -> Task | None:
     """The first breakpoint that stands: at an item or before it in its checklist; of a task, in its checklist."""
     if row.level != Task.Level.ITEM:
@@ -185,6 +193,7 @@ def _status(actor: Actor, row: Task, value: str) -> dict[str, Any]:
     if value == row.status:
         return {}
     check_here(row)
+    check_not_declined(actor, row)
     if value not in Task.Status.values or value == Task.Status.MOVED:
         raise ProductError(
             "unknown_status",

@@ -91,6 +91,27 @@ def test_a_model_accepts_and_declines_nothing(actor: Actor, model: Actor) -> Non
     assert now(made).proposed and prompt(actor) == ""
 
 
+def test_a_model_takes_up_nothing_that_was_declined(actor: Actor, model: Actor) -> None:
+    made = new(model, "Pwned", archetype="model")
+    [point] = services.draft_checklist(actor=model, task=made, items=[DraftItem("Look")])
+    services.decline(actor=actor, task=made)
+    for row in (made, point):
+        for wanted in {"open", "doing", "waiting", "done"} - {now(row).status}:
+            refused("declined", services.set_status, actor=model, task=row, status=wanted)
+    refused("declined", services.draft_checklist, actor=model, task=made, items=[DraftItem("Again")])
+    refused("declined", item, actor=model, parent=made)
+    assert (now(made).status, now(made).proposed, now(point).status) == ("dropped", True, "open")
+    assert services.accept(actor=actor, task=made).status == "open"
+    assert status(model, now(point), "done").status == "done"
+
+
+def test_an_open_proposal_stays_one_whatever_a_model_says_of_it(actor: Actor, model: Actor) -> None:
+    made = new(model, archetype="model")
+    for wanted in ("done", "open", "doing", "open"):
+        assert status(model, made, wanted).proposed
+    assert now(made).to_decide and prompt(actor) == ""
+
+
 def test_no_draft_is_begun_for_a_proposal(actor: Actor, model: Actor) -> None:
     made = new(model, archetype="model")
     assert not drafts.waiting().filter(owner=actor.user).exists()
