@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -34,10 +35,11 @@ _UNSTORABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")  # control ch
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who changes something: a user, or the model of this name working for them."""
+    """Who changes something: a user, or the model of this name working for them in this conversation."""
 
     user: User
     model: str = ""
+    conversation: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,7 +273,7 @@ def _day(user: User, new: NewTask, parent: Task | None) -> date:
 
 def _copy(row: Task, **changes: Any) -> Task:
     names = ("owner", "level", "horizon", "title", "notes", "archetype", "breakpoint", "needs", "cleared", "project")
-    return Task(**{name: getattr(row, name) for name in (*names, "model", "proposed")}, **changes)
+    return Task(**{name: getattr(row, name) for name in (*names, "model", "proposed", "proposed_in")}, **changes)
 
 
 def _insert(actor: Actor, rows: Sequence[Task]) -> None:
@@ -291,6 +291,7 @@ def _insert(actor: Actor, rows: Sequence[Task]) -> None:
         row.code, row.position = codes.make(series, number), place
         if actor.model:
             row.model, row.proposed = actor.model[:MAX_MODEL], not actor.user.accepts_model_tasks
+            row.proposed_in = actor.conversation if row.proposed else None
     Task.objects.bulk_create(rows)
     if first.level == Task.Level.ITEM and parent is not None:
         drafts.put(parent)
