@@ -104,8 +104,7 @@ class RelatedList(serializers.ManyRelatedField):
             raise serializers.ValidationError(
                 f"At most {self.max_length:,} can be named at once, not {len(data):,}.", code="max_length"
             )
-        rows: list[Any] = super().to_internal_value(data)
-        return rows
+        return list(super().to_internal_value(data))
 
 
 def identifier(value: object, what: str) -> UUID:

@@ -44,7 +44,7 @@ class SummarySerializer(serializers.ModelSerializer[Summary]):
 
 
 class SectionsSerializer(Strict):
-    sections = SectionSerializer(many=True, max_length=MOST_SECTIONS)
+    sections = SectionSerializer(many=True, max_length=MOST_SECTIONS)  # type: ignore[call-arg]  # of the list, which the stubs do not know
 
 
 class SummaryJobSerializer(serializers.ModelSerializer[SummaryJob]):

@@ -276,7 +276,8 @@ class RelatedListField(OpenApiSerializerFieldExtension):  # type: ignore[no-unty
         one = self.target.child_relation
         item = auto_schema._map_serializer_field(one, direction)
         if isinstance(one, SlugRelatedField):
-            item["maxLength"] = one.queryset.model._meta.get_field(one.slug_field).max_length
+            rows: Any = one.queryset
+            item["maxLength"] = rows.model._meta.get_field(one.slug_field).max_length
         return {"type": "array", "items": item, "maxItems": self.target.max_length}
 
 
@@ -285,11 +286,9 @@ class ListSerializerField(OpenApiSerializerFieldExtension):  # type: ignore[no-u
 
     target_class = "rest_framework.serializers.ListSerializer"
 
-    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any] | None:
-        schema: dict[str, Any] | None = auto_schema._map_serializer_field(
-            self.target, direction, bypass_extensions=True
-        )
-        if schema is not None and self.target.max_length is not None:
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = auto_schema._map_serializer_field(self.target, direction, bypass_extensions=True)
+        if schema and self.target.max_length is not None:
             schema["maxItems"] = self.target.max_length
         return schema
 

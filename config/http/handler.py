@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIHandler
@@ -23,7 +22,7 @@ class Handler(ASGIHandler):
     chunk_size = 16_000_000
 
     def __init__(self) -> None:
-        self._answers: WeakKeyDictionary[HttpRequest, HttpResponseBase] = WeakKeyDictionary()
+        self._answers: dict[HttpRequest, HttpResponseBase] = {}  # of views, while middleware has them
         super().__init__()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -55,7 +54,7 @@ class Handler(ASGIHandler):
         request.result()
 
     async def _get_response_async(self, request: HttpRequest) -> HttpResponseBase:
-        response: HttpResponseBase = await super()._get_response_async(request)
+        response: HttpResponseBase = await super()._get_response_async(request)  # type: ignore[misc]  # the stubs lack it
         self._answers[request] = response
         return response
 
@@ -68,9 +67,11 @@ class Handler(ASGIHandler):
         try:
             response: HttpResponseBase = await super().run_get_response(request)
         except asyncio.CancelledError:
-            if answer := self._answers.pop(request, None):
+            if answer := self._answers.get(request):
                 await sync_to_async(answer.close)()
             raise
+        finally:
+            self._answers.pop(request, None)
         return response
 
     def make_view_atomic(self, view: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -78,7 +79,8 @@ def serve_in_thread() -> None:
 
 def _answer(waiting: str, batch: str, timeout: float) -> str | None:
     """Return the worker's answer, None where it does not come in time. Raises RedisError."""
-    connection, key = streams(), uuid4().hex
+    connection: Any = streams()
+    key = uuid4().hex
     with connection.pipeline(transaction=False) as pipe:
         served, length = pipe.exists(SERVED).llen(waiting).execute()
     if not served:
@@ -108,7 +110,7 @@ def _serve() -> None:
 
 def _serve_next() -> None:
     """Embed the batch whose turn it is; wait for one for `BLOCK` seconds at most. Raises RedisError."""
-    connection = streams()
+    connection: Any = streams()
     connection.set(SERVED, "1", ex=SERVED_SECONDS)
     taken = connection.blpop([SEARCHES, TEXTS], timeout=BLOCK)
     batch = connection.getdel(_batch_key(taken[1])) if taken else None

@@ -38,14 +38,17 @@ class Program:
         self.messages: list[dict[str, Any]] = []
         headers = {"Authorization": f"Bearer {person.token}", "Content-Type": "application/json"}
         request = httpx.Request("POST", f"{Application.url}/v1/chat/completions", headers=headers)
-        self._run = background.submit(_application()(_scope(request), self._receive, self._send))
+        self._request = background.submit(self._send_all(_scope(request)))
+
+    async def _send_all(self, scope: dict[str, Any]) -> None:
+        await _application()(scope, self._receive, self._send)
 
     def leave(self) -> None:
         background.loop().call_soon_threadsafe(self._gone.set)
 
     def wait(self) -> None:
         """Return when the application has ended the request."""
-        self._run.result(WAIT)
+        self._request.result(WAIT)
 
     async def _receive(self) -> dict[str, Any]:
         if self._unread:
@@ -123,6 +126,8 @@ def test_one_that_leaves_while_middleware_has_its_answer(
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0), background.loop()).result(WAIT)
     program.wait()
     is_stopped(person)
+    handler: Any = _application()
+    assert handler.application_mapping["http"]._answers == {}, "an answer is held on to after its request"
 
 
 def test_one_that_leaves_while_a_tool_runs(

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -79,7 +80,8 @@ def test_a_worker_that_does_not_answer_is_away_and_a_later_one_does_not_do_that_
     unserved()
     with pytest.raises(EmbedderUnavailable, match="embedder_away"):
         request_vectors(TEXTS, search=True, timeout=0.2)
-    [key] = streams().lrange(embedding_queue.SEARCHES, 0, -1)
+    client: Any = streams()
+    [key] = client.lrange(embedding_queue.SEARCHES, 0, -1)
     assert streams().get(f"embeddings:batch:{key}") is None
     embedding_queue._serve_next()
     assert streams().llen(embedding_queue.SEARCHES) == 0
@@ -101,7 +103,8 @@ def test_a_search_is_embedded_before_texts_of_programs() -> None:
     embedding_queue._serve_next()
     assert streams().llen(embedding_queue.SEARCHES) == 0 and streams().llen(embedding_queue.TEXTS) == 1
     embedding_queue._serve_next()
-    assert 0 < streams().ttl(f"embeddings:vectors:{embedding_queue.TEXTS}") <= embedding_queue.ANSWER_SECONDS
+    client: Any = streams()
+    assert 0 < client.ttl(f"embeddings:vectors:{embedding_queue.TEXTS}") <= embedding_queue.ANSWER_SECONDS
 
 
 def test_a_batch_that_cannot_be_embedded_is_answered_and_the_next_one_is_served() -> None:
