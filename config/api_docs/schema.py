@@ -273,10 +273,10 @@ class RelatedListField(OpenApiSerializerFieldExtension):  # type: ignore[no-unty
     match_subclasses = True
 
     def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
-        one = self.target.child_relation
+        one: Any = self.target.child_relation
+        rows = one.queryset
         item = auto_schema._map_serializer_field(one, direction)
         if isinstance(one, SlugRelatedField):
-            rows: Any = one.queryset
             item["maxLength"] = rows.model._meta.get_field(one.slug_field).max_length
         return {"type": "array", "items": item, "maxItems": self.target.max_length}
 
