@@ -116,8 +116,8 @@ def test_the_documentation_needs_no_other_site(client: Client) -> None:
     assert "//cdn" not in page
 
 
-# An id, a moment or a file: the first two are short, and the server bounds the last by its bytes.
-BOUNDED_FORMATS = {"uuid", "date", "date-time", "binary"}
+# An id, a moment, a number or a file: the others are short, and the server bounds the last by its bytes.
+BOUNDED_FORMATS = {"uuid", "date", "date-time", "decimal", "binary"}
 
 
 def lacks_bound(schema: Any) -> bool:
