@@ -343,7 +343,7 @@ def context_of_turn(
         context,
         toolbox=toolbox_for(
             scope,
-            hand=Hand(context.user, model.name, run_step),
+            hand=Hand(context.user, model.name, conversation.pk, run_step),
             model=model,
             question=question,
             chosen=_chosen_tools(context),
@@ -380,7 +380,8 @@ async def with_offered_tools(context: TurnContext) -> TurnContext:
 
 def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: Sequence[File]) -> TurnContext:
     """What a turn of this draft would be made under. Tool servers are not asked: their last lists count."""
-    hand, chosen = Hand(base.user, base.model.name), _chosen_tools(base)
+    conversation = scope.conversation.pk if scope.conversation is not None else None
+    hand, chosen = Hand(base.user, base.model.name, conversation), _chosen_tools(base)
     box = toolbox_for(
         scope,
         hand=hand,
@@ -420,7 +421,8 @@ def tasks_of_turn(turn: Turn, *, whole_day: bool = True) -> PromptTasks | None:
     day = today(user, turn.user_message.created)
     pairs: list[dict[str, str]] = getattr(turn, "mentions", [])
     mentioned = {pair["code"] for pair in pairs if pair["day"] == day.isoformat()}
-    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day)
+    place = turn.conversation_id
+    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=place)
 
 
 def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
@@ -430,7 +432,9 @@ def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
     user, day = base.user, today(base.user, base.asked_at)
     before = Mention.objects.filter(user=user, day=day).values_list("code", flat=True)
     mentioned = {*before, *codes.mentions(text)}
-    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=base.workspace.today_tasks)
+    place = base.conversation.pk if base.conversation is not None else None
+    whole_day = base.workspace.today_tasks
+    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=place)
 
 
 def _shows_tasks(conversation: Conversation | None) -> bool:
