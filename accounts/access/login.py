@@ -149,13 +149,19 @@ def needs_fresh(user: User) -> bool:
 def _fresh(view: View, concerns: Callable[[Any], bool]) -> View:
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if is_fresh(request) or not concerns(request):
-            return view(request, *args, **kwargs)
-        if request.method != "GET":
-            require_fresh(request)
-        return HttpResponseRedirect(reverse("login-again", query={"next": request.get_full_path()}))
+        return view(request, *args, **kwargs) if is_fresh(request) or not concerns(request) else sign_in_again(request)
 
     return answer
+
+
+def sign_in_again(request: HttpRequest) -> HttpResponseRedirect:
+    """Lead to the page for a fresh sign-in, and from there back.
+
+    Raises `fresh_sign_in_needed` (403) where the request is no page to come back to: a form, or one of a script.
+    """
+    if request.method != "GET" or request.headers.get("HX-Request"):
+        require_fresh(request)
+    return HttpResponseRedirect(reverse("login-again", query={"next": request.get_full_path()}))
 
 
 @dataclass(frozen=True, slots=True)
