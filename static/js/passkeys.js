@@ -30,7 +30,9 @@ async function ceremony(form) {
   const known = form.dataset.credentials?.split(" ").map((id) => ({ type: "public-key", id }));
   if (known) used.publicKey.allowCredentials = known;
   const credential = made
-    ? await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(made.publicKey) })
+    ? await navigator.credentials.create({
+        publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(made.publicKey),
+      })
     : await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(used.publicKey) });
   if (!(credential instanceof PublicKeyCredential)) throw new Error("no passkey");
   return JSON.stringify(credential.toJSON());
