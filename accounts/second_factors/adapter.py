@@ -17,9 +17,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no 
     """Named by `ACCOUNT_ADAPTER`."""
 
     def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
-        """Ask for the same fresh sign-in as `accounts.access.login.fresh_sign_in`, in the same way.
+        """Ask for a fresh sign-in, with all that the person has.
 
-        allauth's own rule counts no sign-in as fresh, and asks nobody who has neither a password nor a factor.
+        allauth's own rule counts no sign-in as fresh, takes a password without the second factor, and asks nobody who
+        has neither.
         """
         if not is_fresh(self.request):
             raise ImmediateHttpResponse(sign_in_again(self.request))

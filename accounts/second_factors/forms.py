@@ -13,7 +13,8 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from accounts.access import login_throttle, sign_ins
+from accounts.access import sign_ins
+from accounts.access.login_throttle import LimitedTriesMixin, begin_code
 from accounts.models import User
 from accounts.second_factors import services
 from core.errors import ProductError
@@ -28,10 +29,8 @@ def passkey_refused() -> ProductError:
     return ProductError("passkey_refused", sentence, status=403)
 
 
-class CodeForm(forms.Form):
+class CodeForm(LimitedTriesMixin, forms.Form):
     """A code of one's app, or a recovery code, of which only so many are tried."""
-
-    retry_after: int | None = None
 
     code = forms.CharField(max_length=40)
 
@@ -41,16 +40,11 @@ class CodeForm(forms.Form):
 
     def clean_code(self) -> str:
         code: str = self.cleaned_data["code"]
-        attempt = login_throttle.begin_code(self.request, self.user, services.kind_of_code(code))
-        self.retry_after = attempt.retry_after
-        login_throttle.require_tries(self.retry_after)
-        if not services.takes_code(user=self.user, code=code):
-            sign_ins.code_refused(self.user)
-            self.retry_after = attempt.retry_after_failure
-            login_throttle.require_tries(self.retry_after)
-            sentence = _("This code is not right, or it was used already. Enter the next one that your app shows.")
-            raise ValidationError(sentence, code="wrong_code")
-        attempt.succeeded()
+        with self.trying(begin_code(self.request, self.user, services.kind_of_code(code))):
+            if not services.takes_code(user=self.user, code=code):
+                sign_ins.code_refused(self.user)
+                sentence = _("This code is not right, or it was used already. Enter the next one that your app shows.")
+                raise ValidationError(sentence, code="wrong_code")
         return code
 
 
