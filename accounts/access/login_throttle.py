@@ -125,7 +125,7 @@ def require_tries(retry_after: int | None) -> None:
 
 
 class LimitedTriesMixin:
-    """Of a form in which passwords or codes are tried. `retry_after`: seconds until the next try; None is no limit."""
+    """Limit the tries of a form of passwords or codes. `retry_after`: seconds until the next try; None is no limit."""
 
     retry_after: int | None = None
 

@@ -49,7 +49,7 @@ class CodeForm(LimitedTriesMixin, forms.Form):
 
 
 class CredentialField(forms.JSONField):
-    """The answer of a browser to a challenge."""
+    """Read the answer of a browser to a challenge."""
 
     def to_python(self, value: Any) -> Any:
         try:
@@ -59,7 +59,7 @@ class CredentialField(forms.JSONField):
 
 
 class PasskeyForm(AuthenticateWebAuthnForm):  # type: ignore[misc]  # it has no types
-    """The passkey of `user`, who has signed the challenge; without one, of whoever the device knows."""
+    """Check the passkey that has signed the challenge. Without a `user` it may be anybody's."""
 
     credential = CredentialField()
 
@@ -87,13 +87,15 @@ def require_passkey(user: User, data: Any) -> Authenticator:
 
 
 class PasskeySignInForm(PasskeyForm):
-    """Who signs in again is who they were."""
+    """Check the passkey of somebody who signs in; of somebody who signs in again, only their own."""
 
     def __init__(self, request: HttpRequest, **options: Any) -> None:
         super().__init__(user=request.user if request.user.is_authenticated else None, **options)
 
 
 class NewPasskeyForm(AddWebAuthnForm):  # type: ignore[misc]  # it has no types
+    """Check the passkey that a browser has made."""
+
     credential = CredentialField()
 
     def clean_name(self) -> str:

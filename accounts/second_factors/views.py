@@ -77,7 +77,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
 
 @method_decorator(never_cache, name="dispatch")
 class PasskeySignInView(LoginWebAuthnView):  # type: ignore[misc]  # it has no types
-    """Signs in whoever has signed the challenge, which a script gets: a passkey is both factors."""
+    """Sign in whoever has signed the challenge, which a script gets: a passkey is both factors."""
 
     form_class = PasskeySignInForm
     http_method_names = ("get", "post")
@@ -133,7 +133,7 @@ def _page(request: Request, *, status: int = 200, **more: Any) -> HttpResponse:
 
 
 class FactorViewMixin:
-    """Of a view that makes something: `AccountAdapter` has asked for a fresh sign-in, and errors are on the page."""
+    """Answer with the page of settings, errors included. `AccountAdapter` has asked for a fresh sign-in before."""
 
     request: Request
     did_generate_recovery_codes = True
@@ -148,15 +148,15 @@ class FactorViewMixin:
             return _page(request, status=error.status, problem=error.detail)
         return answer
 
-    def made(self, kind: str = "") -> HttpResponse:
-        """The page, with the recovery codes that were made, this once."""
+    def finish(self, kind: str = "") -> HttpResponse:
+        """Return the page with the recovery codes that were made, this once."""
         codes = services.recovery_codes(self.request.user) if self.did_generate_recovery_codes else None
         return _page(self.request, made=kind, codes="\n".join(codes or []))
 
 
 @method_decorator([never_cache, sensitive_post_parameters()], name="dispatch")
 class AppView(FactorViewMixin, ActivateTOTPView):  # type: ignore[misc]  # it has no types
-    """A GET begins anew, with another secret; a POST has the code that the app shows for it."""
+    """Set up an authenticator app. A GET begins anew, with another secret; a POST has the code that the app shows."""
 
     def dispatch(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if any(row.type == "totp" for row in services.factors_of(request.user)):
@@ -169,7 +169,7 @@ class AppView(FactorViewMixin, ActivateTOTPView):  # type: ignore[misc]  # it ha
         with services.adding(user=person, kind="totp", session=self.request.session.session_key):
             super().form_valid(form)
             services.use_up_code(user=person, code=form.cleaned_data["code"])
-        return self.made("app")
+        return self.finish("app")
 
     def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
         form, drawn = context["form"], context["totp_svg"]
@@ -186,7 +186,7 @@ class AppView(FactorViewMixin, ActivateTOTPView):  # type: ignore[misc]  # it ha
 
 @method_decorator(never_cache, name="dispatch")
 class PasskeysView(FactorViewMixin, AddWebAuthnView):  # type: ignore[misc]  # it has no types
-    """A GET gives a script the challenge; a POST has the passkey that the browser has made for it."""
+    """Add a passkey. A GET gives a script the challenge; a POST has the passkey that the browser has made for it."""
 
     form_class = NewPasskeyForm
 
@@ -194,7 +194,7 @@ class PasskeysView(FactorViewMixin, AddWebAuthnView):  # type: ignore[misc]  # i
         session = self.request.session.session_key
         with services.adding(user=self.request.user, kind="webauthn", session=session):
             super().form_valid(form)
-        return self.made("passkey")
+        return self.finish("passkey")
 
     def form_invalid(self, form: NewPasskeyForm) -> HttpResponse:
         raise passkey_refused()
@@ -209,12 +209,14 @@ class PasskeysView(FactorViewMixin, AddWebAuthnView):  # type: ignore[misc]  # i
 
 @method_decorator(never_cache, name="dispatch")
 class CodesView(FactorViewMixin, GenerateRecoveryCodesView):  # type: ignore[misc]  # it has no types
+    """Make new recovery codes."""
+
     http_method_names = ("post",)
 
     def form_valid(self, form: forms.Form) -> HttpResponse:
         with services.making_codes(user=self.request.user):
             super().form_valid(form)
-        return self.made()
+        return self.finish()
 
     def form_invalid(self, form: forms.Form) -> HttpResponse:
         raise services.no_second_factor()

@@ -26,14 +26,13 @@ async function asked(address) {
 /** @param {HTMLFormElement} form @returns {Promise<string>} what the browser's ceremony gives, as JSON */
 async function ceremony(form) {
   const challenge = /** @type {any} */ (await asked(form.dataset.challenge ?? form.action));
-  const { creation_options: made, request_options: used } = challenge;
-  const known = form.dataset.credentials?.split(" ").map((id) => ({ type: "public-key", id }));
-  if (known) used.publicKey.allowCredentials = known;
-  const credential = made
-    ? await navigator.credentials.create({
-        publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(made.publicKey),
-      })
-    : await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(used.publicKey) });
+  const { creation_options: create, request_options: get } = challenge;
+  const credentials = form.dataset.credentials?.split(" ").map((id) => ({ type: "public-key", id }));
+  if (credentials) get.publicKey.allowCredentials = credentials;
+  const { parseCreationOptionsFromJSON, parseRequestOptionsFromJSON } = PublicKeyCredential;
+  const credential = create
+    ? await navigator.credentials.create({ publicKey: parseCreationOptionsFromJSON(create.publicKey) })
+    : await navigator.credentials.get({ publicKey: parseRequestOptionsFromJSON(get.publicKey) });
   if (!(credential instanceof PublicKeyCredential)) throw new Error("no passkey");
   return JSON.stringify(credential.toJSON());
 }

@@ -28,6 +28,7 @@ from core.errors import ProductError
 from tests.accounts.factors import code_of, with_app
 from tests.accounts.software_passkey import Passkey, with_passkey
 from tests.conftest import PASSWORD
+from tests.product import free_port
 
 pytestmark = pytest.mark.django_db
 
@@ -224,6 +225,7 @@ def test_an_app_is_set_up_with_the_code_that_it_shows(olga: User) -> None:
     code = code_of(secret)
     answer = here.post(APP, {"code": f"{code[:3]}-{code[3:]}"})
     shown = answer.content.decode()
+    assert "messages" not in answer.cookies  # which the admin would show
     assert all(code in shown for code in answer.context["codes"].split())
     assert signed_in(here) and not signed_in(elsewhere)
     kept = Authenticator.objects.get(user=olga, type="totp").data
@@ -269,6 +271,7 @@ def test_a_sensitive_page_asks_who_signed_in_long_ago_to_do_it_again(
     asked = here.get(address)["Location"]
     assert asked == f"/login/again/?next={address.replace('/', '%2F')}"
     assert here.get("/api/v1/export/").json()["code"] == "fresh_sign_in_needed"
+    assert here.get(address, headers={"HX-Request": "true"}).status_code == 403  # a script is not led away
     _, token = create_token(user=olga, name="backup")
     with_token = Client(headers={"Authorization": f"Bearer {token}"}).get("/api/v1/export/")
     assert with_token.status_code == 200
@@ -437,6 +440,24 @@ def test_many_passkeys_are_too_many(olga: User) -> None:
     answer = here.post(PASSKEYS, {"credential": passkey.made(challenge)}, secure=True)
     assert answer.status_code == 409 and "You have 20 passkeys" in answer.content.decode()
     assert len(services.factors_of(olga)) == services.MOST_PASSKEYS
+
+
+def test_with_redis_away_factors_are_set_up_and_sign_in(olga: User, settings: Settings) -> None:
+    away = f"redis://127.0.0.1:{free_port()}/0"
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": away}}
+    here, _ = sign_in(olga)
+    secret = here.get(APP).context["begun"]["secret"].replace(" ", "")
+    recovery = here.post(APP, {"code": code_of(secret)}).context["codes"].split()
+    passkey = with_passkey(olga)
+    for sent in ({"code": code_of(secret, 1)}, {"code": recovery[0]}):
+        there, _ = sign_in(olga)
+        assert there.post(SECOND, sent)["Location"] == "/" and signed_in(there)
+        again, _ = sign_in(olga)
+        assert again.post(SECOND, sent).status_code == 422  # taken once, nevertheless
+    there = browser()
+    asked = there.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
+    there.post(PASSKEY, {"credential": passkey.signed(asked["challenge"])}, secure=True)
+    assert signed_in(there)
 
 
 @pytest.mark.parametrize("sent", NO_PASSKEYS)
