@@ -86,9 +86,10 @@ urlpatterns = [
     ),
     path("login/again/", limited_sign_in("password", sign_in(SignInAgainView.as_view())), name="login-again"),
     path("login/second/", limited_sign_in("second", factor_views.second_step), name="login-second"),
-    path("login/passkey/", limited_sign_in("passkey", factor_views.passkey, requests=2), name="login-passkey"),
     path(
-        "login/passkey/options/", limited_sign_in("passkey", factor_views.passkey_options), name="login-passkey-options"
+        "login/passkey/",
+        limited_sign_in("passkey", factor_views.PasskeySignInView.as_view(), requests=2, get_works=True),
+        name="login-passkey",
     ),
     path("login/forgotten/", limited_sign_in("forgotten", forgotten), name="forgotten"),
     path("login/sign-up/", limited_sign_in("sign-up", mail_views.sign_up), name="sign-up"),
