@@ -18,7 +18,6 @@ STREAMS_DB, BROKER_DB, CHANNELS_DB, CACHE_DB = 0, 1, 2, 3
 
 SUBMISSION = 587  # the port at which mail is handed in (RFC 6409)
 PREPARED_AFTER = 2  # uses of a statement on one connection
-CONNECT_SECONDS = 5  # for a connection of a web process to the database
 BROKER_SECONDS = 2  # that a Redis as broker has for one command
 
 # A Redis that hangs must not hold requests: what a request asks of the cache it does without after a second. A
@@ -63,12 +62,6 @@ def limit_statements(database: dict[str, Any], seconds: float) -> None:
     if seconds:
         given = database["OPTIONS"].get("options", "")
         database["OPTIONS"]["options"] = f"{given} -c statement_timeout={round(seconds * 1000)}".strip()
-
-
-def connect_by(database: dict[str, Any], kind: type) -> None:
-    """The pool's connections are of this class; one that does not come about in some seconds is given up."""
-    database["OPTIONS"]["pool"]["connection_class"] = kind
-    database["OPTIONS"].setdefault("connect_timeout", CONNECT_SECONDS)
 
 
 def redis(url: str, db: int) -> str:
