@@ -261,7 +261,7 @@ class ContextRequest:
     prompts, persona, project and texts) and `extra_sources` (failed files, files by search, summarised messages) go
     into the report as they are. `system_is_persona`: the text of `system` is the persona's, while `persona` has what
     else stands there; errors then name the persona. `marked` is derived once, so that a plan does not look for marks:
-    where the questions with one stand.
+    where the questions with one stand. `reminder_above`: R stands directly above the current turn instead of last.
     """
 
     room: Room
@@ -282,6 +282,7 @@ class ContextRequest:
     project_files: tuple[Document, ...] = ()
     file_listing: Block | None = None
     reminder: Block | None = None
+    reminder_above: bool = False
     unloaded: int = 0
     max_images: int | None = None
     exact: bool = True

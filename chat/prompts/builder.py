@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.cache import SentPrompt, digest, pieces_of, points_of
-from chat.context.rendering import DateAwareness, Moment, reminder_text, system_text
+from chat.context.rendering import DateAwareness, Moment, NoteForm, asked_at, note_text, reminder_text, system_text
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
@@ -35,6 +35,7 @@ from chat.prompts.turn_context import TurnContext
 from files.index.ledger import Payer
 from files.models import File
 from files.services import open_shown
+from llm.model_size import is_small
 from llm.models import Provider
 from llm.services import RATIO_TRUSTED, cache_rule
 from llm.truncation import Sent, script_shares
@@ -51,7 +52,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Step:
     """Which model call of the turn: `searched`: a search tool has run; `last`: no tool may be called any more;
-    `undefined`: the definitions of tools are not sent either.
+    `undefined`: the definitions of tools are not sent either; `web_unopened`: the web was searched, no page opened yet.
 
     `reminders`: what earlier cycles of an append-only turn were reminded of, by the number of messages that the turn
     had added by then.
@@ -61,10 +62,19 @@ class Step:
     last: bool = False
     undefined: bool = False
     first: bool = True
+    web_unopened: bool = False
     reminders: Mapping[int, str] = field(default_factory=dict)
 
 
 FIRST_STEP = Step()
+
+
+def searches_of(names: Sequence[str], context: TurnContext) -> tuple[bool, bool]:
+    """Return whether a tool has searched in a turn that called tools of these names, in this order; and whether the
+    web was searched and no page opened since."""
+    searched = any(name in context.toolbox.searching for name in names)
+    web = [name for name in names if name in ("web_search", "open_url")]
+    return searched, bool(web) and web[-1] == "web_search"
 
 
 class Planned(NamedTuple):
@@ -119,12 +129,18 @@ def plan(
             messages[at] = replace(messages[at], reminder=_block(context, text))
         unloaded = branch.unloaded(rows) if branch else 0
         request = replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports))
+        if project.inline or any(message.sent_files for message in messages):
+            request = _with_instructions(context, request, step, documents=True)
         older = older_attachments(leaf, documents) if leaf and (unloaded or summary) and documents.numbers.known else ()
         if context.project is not None or documents.attached or older:
             question = "" if context.model.tools else _asked(leaf, added)
             first = messages[:said] if context.model.provider.append_only and not step.first else ()
-            reach = PromptFiles(project, documents, question, older, _payer(context))
-            prompt, searched, notes = reach.build(request, first), reach.listed, reach.notes
+            reach = PromptFiles(project, documents, question, older, _payer(context), note_form(context))
+            prompt = reach.build(request, first)
+            if reach.passages and not step.searched:  # for a model without tools the product has searched
+                request = _with_instructions(context, request, replace(step, searched=True), documents=True)
+                prompt = reach.build(request, first)
+            searched, notes = reach.listed, reach.notes
         else:
             prompt, searched, notes = build(request), frozenset(), ()
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
@@ -193,13 +209,65 @@ def _replaces(context: TurnContext) -> bool:
 
 def _prompts(context: TurnContext, step: Step = FIRST_STEP) -> tuple[Block | None, Block | None]:
     """S and CA. A persona in the system prompt's place leaves the project's instructions alone in CA."""
-    persona = context.persona.instructions.strip() if context.persona else ""
+    texts, persona = context.texts, context.persona.instructions.strip() if context.persona else ""
     project = context.project.instructions.strip() if context.project else ""
+    sections = [context.options.instructions]
+    if project and context.project:
+        sections.insert(0, _headed(texts.fill("project_heading", name=context.project.name), project))
+    if persona and context.persona and not _replaces(context):
+        sections.insert(0, _headed(texts.fill("persona_heading", name=context.persona.name), persona))
+    together = "\n\n".join(text for text in sections if text)
+    return _system(context, step), _block(context, note_text(together, note_form(context), texts))
+
+
+def _headed(heading: str, text: str) -> str:
+    return f"{heading}\n{text}" if heading else text
+
+
+def _system(context: TurnContext, step: Step, *, documents: bool = False) -> Block | None:
+    """S, or the persona that replaces it; `documents`: numbered documents are in the prompt."""
     base = context.system_prompt.text.strip() if context.system_prompt else ""
-    if _replaces(context):
-        base, persona = persona, ""
-    together = "\n\n".join(text for text in (persona, project, context.options.instructions) if text)
-    return _block(context, system_text(base, _moment(context, step))), _block(context, together)
+    if context.persona and _replaces(context):
+        base = context.persona.instructions.strip()
+    return _block(context, system_text(base, _moment(context, step, documents=documents)))
+
+
+def _with_instructions(context: TurnContext, request: ContextRequest, step: Step, *, documents: bool) -> ContextRequest:
+    """Return the request with S and R for a prompt with or without numbered documents."""
+    reminder, above = _reminder(context, step, documents=documents)
+    system = _system(context, step, documents=documents)
+    return replace(request, system=system, reminder=reminder, reminder_above=above)
+
+
+def note_form(context: TurnContext) -> NoteForm:
+    """Return how texts of the workspace are told from the person's words (docs/context.md, “Notes”)."""
+    form = context.profile.note_form
+    if form == BudgetProfile.NoteForm.AUTOMATIC:
+        return "plain" if is_small(context.model.name) else "heading"
+    return form  # type: ignore[return-value]  # the field's other choices are these words
+
+
+def _reminder(context: TurnContext, step: Step, *, documents: bool = False) -> tuple[Block | None, bool]:
+    """Return R, and whether it stands above the current turn.
+
+    A model that binds its reasoning to what stood before it gets R last. A time alone is never last as it is.
+    """
+    moment, reminders = _moment(context, step, documents=documents), list(context.reminders)
+    if step.last and context.toolbox.definitions and context.texts["last_step"]:
+        reminders.append(context.texts["last_step"])
+    text, bare = reminder_text(reminders, moment) or "", reminder_text(reminders, replace(moment, date_awareness="off"))
+    place = context.profile.reminder_place
+    above = place == BudgetProfile.ReminderPlace.ABOVE
+    if place == BudgetProfile.ReminderPlace.AUTOMATIC:
+        above = is_small(context.model.name)
+    if moment.append_only:
+        above = False
+    if text and bare is None and not above:
+        if moment.append_only:
+            text = note_text(asked_at(moment), moment.note_form, context.texts)
+        else:
+            above = True
+    return _block(context, text), above
 
 
 def expected_files(context: TurnContext) -> tuple[ProjectFiles, Documents]:
@@ -221,9 +289,7 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
     """Everything but the messages and files."""
     profile = context.profile
     system, persona = _prompts(context, step)
-    reminders, last = context.reminders, context.texts["last_step"]
-    if step.last and context.toolbox.definitions and last:
-        reminders = [*reminders, last]
+    reminder, above = _reminder(context, step)
     return ContextRequest(
         room=context.room,
         messages=(),
@@ -236,7 +302,8 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
         tasks=_block(context, render(context.tasks, context.texts)) if context.tasks else None,
         persona=persona,
         system_is_persona=_replaces(context),
-        reminder=_block(context, reminder_text(reminders, _moment(context, step)) or ""),
+        reminder=reminder,
+        reminder_above=above,
         exact=context.exact,
         texts=context.texts,
         max_images=context.image_limit,
@@ -244,7 +311,7 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
     )
 
 
-def _moment(context: TurnContext, step: Step) -> Moment:
+def _moment(context: TurnContext, step: Step, *, documents: bool = False) -> Moment:
     # The field's choices are these words.
     awareness: DateAwareness = (context.persona or context.workspace).date_awareness  # type: ignore[assignment]
     toolbox, zone = context.toolbox, context.user.zone
@@ -257,6 +324,10 @@ def _moment(context: TurnContext, step: Step) -> Moment:
         searched=step.searched,
         append_only=context.model.provider.append_only,
         texts=context.texts,
+        documents=documents,
+        always_remind=context.profile.always_remind_citations,
+        web_unopened=step.web_unopened,
+        note_form=note_form(context),
     )
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start
-from chat.context.rendering import Numbers, documents_text, split_project_files
+from chat.context.rendering import NoteForm, Numbers, documents_text, note_text, split_project_files
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, Reason, SourceReport
 from chat.models import Attachment, Mark
 from chat.models import Message as MessageRow
@@ -135,7 +135,8 @@ class PromptFiles:
     """The files of one prompt. `question`: to search for, empty for a model that can search by itself.
 
     `older`: attachments of the branch above the messages that the engine is given, newest first. `listed`: the ids of
-    the attachments that the model is told of, once the prompt is built; `notes`: sentences on what was not found.
+    the attachments that the model is told of, once the prompt is built; `notes`: sentences on what was not found;
+    `passages`: some were found and are in the prompt.
     """
 
     project: ProjectFiles
@@ -143,6 +144,8 @@ class PromptFiles:
     question: str = ""
     older: Sequence[File] = ()
     payer: Payer = NOBODY
+    note_form: NoteForm = "plain"
+    passages: bool = False
     listed: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     _counted: dict[str, int] = field(default_factory=dict)
@@ -250,6 +253,7 @@ class PromptFiles:
         for whose, each in files.items():
             if lines := self._list(each, limit, left):
                 lists[whose], left = lines, left - self._list_cost(lines)
+        self.passages = False
         if not lists:
             return None
         found, header = "", BY_SEARCH
@@ -257,8 +261,8 @@ class PromptFiles:
             most = project.line - project.inline_tokens if project.by_search else limit // FOUND_PART
             ids = [UUID(file.id) for each in files.values() for file in each if file.tokens is not None]
             found = self._found(ids, min(most, left))
-            header = FOUND if found else NOT_SHOWN
-        text = listing_text(header, lists, found, self.made.texts)
+            header, self.passages = FOUND if found else NOT_SHOWN, bool(found)
+        text = note_text(listing_text(header, lists, found, self.made.texts), self.note_form, self.made.texts)
         return Block(text, self.made.tokenizer.count(text))
 
     def _described(self, attached: Sequence[File]) -> list[Document]:

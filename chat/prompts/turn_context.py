@@ -54,6 +54,7 @@ MAX_TOOLS = 128  # of a program's own
 OF_PROFILE = (
     *("window", "reserved_output", "buffer", "message_overhead", "safety_margin", "catch_all_margin"),
     *("project_share", "omission_note", "effort", "max_cycles"),
+    *("note_form", "reminder_place", "always_remind_citations"),
 )
 OF_MODEL = ("tokenizer", "vision", "tools", "max_output", "efforts", "effort", "token_ratio", "ratio_samples")
 WIDER = 1.25  # by which a smaller window that only one conversation has grows from turn to turn
