@@ -277,10 +277,11 @@ class PromptFiles:
         left -= self._header
         share = min(left, limit * LIST_SHARE // 100 - self._header)
         for file in files:
-            line = line_of(file, self.made.texts)
+            line = line_of(file, Numbers(self.made.numbers.known), self.made.texts)
             size = self._count(f"{line}\n")
             if size > (share if lines else left):
                 break
+            self.made.numbers.of(file.id)  # of what is listed only
             lines.append(line)
             share -= size
         if 0 < len(lines) < len(files):
@@ -336,10 +337,11 @@ class PromptFiles:
         return len(list(islice(words, BRIEF + 1))) <= BRIEF
 
 
-def line_of(file: Document, texts: Texts) -> str:
-    """A file in a list; one without tokens is an image."""
-    name = "file_line" if file.tokens is not None else "image_line"
-    return texts.fill(name, title=file.title, id=file.id, tokens=file.tokens)
+def line_of(file: Document, numbers: Numbers, texts: Texts) -> str:
+    """Return the line of a file in a list, with its document number; a file without tokens is an image."""
+    if file.tokens is None:
+        return texts.fill("image_line", title=file.title, id=file.id)
+    return texts.fill("file_line", document=numbers.of(file.id), title=file.title, id=file.id, tokens=file.tokens)
 
 
 def listing_text(header: str, lists: Mapping[str, str], found: str, texts: Texts) -> str:

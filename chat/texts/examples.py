@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from chat.citations import judging
 from chat.context.build import build, required_tokens
-from chat.context.rendering import DateAwareness, Moment, ToolGuidance, reminder_text, system_text
+from chat.context.rendering import DateAwareness, Moment, Numbers, ToolGuidance, reminder_text, system_text
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, PromptMessage, Room
 from chat.models import Summary
 from chat.models.summary import text_of
@@ -166,7 +166,8 @@ def _listing(name: str, texts: Texts) -> str:
     files = (replace(REPORT, text=None), Document("51aa", "Shelf in 2019.jpg"))
     more = texts.fill("more_files", count=12)
     header = name if name in (FOUND, NOT_SHOWN) else BY_SEARCH
-    lines = "\n".join([*(line_of(file, texts) for file in files), more])
+    numbers = Numbers()
+    lines = "\n".join([*(line_of(file, numbers, texts) for file in files), more])
     return listing_text(header, {"project": lines}, "", texts)
 
 

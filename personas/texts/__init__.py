@@ -45,7 +45,7 @@ WEEKDAY = {"weekday": "the day of the week in English"}
 TIME = {"time": "hour and minute, such as 14:05"}
 WHOSE = {"whose": "“project” or “conversation”"}
 CODE = {"code": "its code with @, by which the model gets it shown"}
-FILE = {"title": "the file's name", "id": "by which tools read it"}
+TITLE = {"title": "the file's name"}
 COUNT = {"tokens": "how many tokens it has"}
 
 
@@ -196,7 +196,7 @@ TEXTS = {
         FILES,
         "Above files to search",
         "Stands above the list of files that the model reaches by its tools.",
-        "These files of the {whose} can be reached by search; their text is not shown here:",
+        "These files of the {whose} are not shown here. Search them, or read them by their number:",
         may_have=WHOSE,
         most=500,
     ),
@@ -220,17 +220,18 @@ TEXTS = {
         FILES,
         "A file in a list",
         "A line for each file whose text is not shown.",
-        "- {title} (id {id}, {tokens} tokens)",
-        needs=FILE,
-        may_have=COUNT,
+        "- {document}: {title} ({tokens} tokens)",
+        needs={"document": "its document number, by which tools read it", **TITLE},
+        may_have={**COUNT, "id": "its id"},
         most=200,
     ),
     "image_line": Text(
         FILES,
         "An image in a list",
         "The same for an image.",
-        "- {title} (id {id}, an image; it can be seen only when it is attached again)",
-        needs=FILE,
+        "- {title} (an image; the person must attach it again to show it)",
+        needs=TITLE,
+        may_have={"id": "its id"},
         most=200,
     ),
     "more_files": Text(
