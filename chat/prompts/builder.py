@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from django.utils import timezone
+from django.utils.translation import get_language, get_language_info
 
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.cache import SentPrompt, digest, pieces_of, points_of
@@ -41,6 +42,7 @@ from llm.services import RATIO_TRUSTED, cache_rule
 from llm.truncation import Sent, script_shares
 from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
+from personas.variables import fill_variables
 from projects.planner.queries import render
 
 # The policy `priority` skips what does not fit and goes on, so it wants to see more than fits; but not a whole life.
@@ -213,11 +215,30 @@ def _prompts(context: TurnContext, step: Step = FIRST_STEP) -> tuple[Block | Non
     project = context.project.instructions.strip() if context.project else ""
     sections = [context.options.instructions]
     if project and context.project:
-        sections.insert(0, _headed(texts.fill("project_heading", name=context.project.name), project))
+        heading = texts.fill("project_heading", name=context.project.name)
+        sections.insert(0, _headed(heading, _filled(context, project)))
     if persona and context.persona and not _replaces(context):
-        sections.insert(0, _headed(texts.fill("persona_heading", name=context.persona.name), persona))
+        heading = texts.fill("persona_heading", name=context.persona.name)
+        sections.insert(0, _headed(heading, _filled(context, persona)))
     together = "\n\n".join(text for text in sections if text)
     return _system(context, step), _block(context, note_text(together, note_form(context), texts))
+
+
+def _filled(context: TurnContext, text: str) -> str:
+    """Return the text of a person or administrator with the values of its variables."""
+    if "{{" not in text:
+        return text
+    asked, language = context.asked_at.astimezone(context.user.zone), context.user.language or get_language() or "en"
+    values = {
+        "date": f"{asked:%Y-%m-%d}",
+        "weekday": f"{asked:%A}",
+        "user.name": context.user.get_full_name() or context.user.get_username(),
+        "user.language": get_language_info(language)["name"],
+        "persona.name": context.persona.name if context.persona else "",
+        "project.name": context.project.name if context.project else "",
+        "model.name": context.model.name,
+    }
+    return fill_variables(text, values)
 
 
 def _headed(heading: str, text: str) -> str:
@@ -229,7 +250,7 @@ def _system(context: TurnContext, step: Step, *, documents: bool = False) -> Blo
     base = context.system_prompt.text.strip() if context.system_prompt else ""
     if context.persona and _replaces(context):
         base = context.persona.instructions.strip()
-    return _block(context, system_text(base, _moment(context, step, documents=documents)))
+    return _block(context, system_text(_filled(context, base), _moment(context, step, documents=documents)))
 
 
 def _with_instructions(context: TurnContext, request: ContextRequest, step: Step, *, documents: bool) -> ContextRequest:

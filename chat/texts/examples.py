@@ -5,7 +5,7 @@ The text is marked while the example is made, so that it is found in whatever is
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from chat.citations import judging
@@ -19,7 +19,7 @@ from chat.prompts.wording import SECTIONS
 from chat.readings import asking
 from chat.readings.planning import Budget
 from chat.runs import prompts
-from chat.summaries.writing import DEFAULT_PROMPT, form_of
+from chat.summaries.writing import DEFAULT_PROMPT, conversation_text, form_of
 from llm import tokens
 from llm.types.model_call import StoredResult, ToolCall
 from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SHORTER, SUMMARIES, TEXTS, TITLES, Own, Texts
@@ -172,13 +172,12 @@ def _listing(name: str, texts: Texts) -> str:
 
 
 def _summary(name: str, texts: Texts) -> Iterable[tuple[str, str, str]]:
-    system = f"{DEFAULT_PROMPT}\n\n{form_of(1_200, AT, texts)}"
+    system = f"{DEFAULT_PROMPT}\n\n{form_of(1_200, AT - timedelta(days=40), AT, texts)}"
     if name == "summary_again":
         system += f"\n\n{texts.fill('summary_again', problem='It was cut off before its end.')}"
     yield "", "system", system
     said = (f"[2026-11-21 13:02] Person:\n{OLDER[0].text}", f"[2026-11-21 13:02] Assistant:\n{OLDER[1].text}")
-    so_far = f"{texts['summary_so_far']}\n{text_of(_told(), texts)}"
-    yield "", "user", "\n\n".join([so_far, texts["summary_messages"], *said])
+    yield "", "user", conversation_text(text_of(_told(), texts), said, texts)
 
 
 def _reading(name: str, texts: Texts) -> asking.Messages:

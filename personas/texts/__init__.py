@@ -389,9 +389,15 @@ TEXTS = {
         "Form of a summary",
         "Below the summary prompt: when it is, and the sections with their lengths.",
         "# The form\n"
-        "It is {weekday}, {date} {time} ({zone}). Write these sections under exactly these headings, leave out those "
-        "with nothing to tell, and write their text in the language of the conversation. Name each attached file and "
-        "say what it is. Write nothing before or after the sections.\n\n{sections}",
+        "It is {weekday}, {date} {time} ({zone}). Write these sections, each below its heading:\n{sections}\n\n"
+        "Leave out a section that would be empty. Write in the language of the conversation. Name each attached file "
+        "and say what it is. Write nothing before or after the sections.\n\n"
+        "An example of another conversation:\n"
+        "## Today\n"
+        "Ana asked for the prices of three suppliers. The assistant compared them for a box: Rossi 9.50, Bianchi "
+        "11.00, Verdi 10.20 euros. Ana chose Rossi, who delivers on Fridays.\n"
+        "## Now\n"
+        "Ana wants an order of 40 boxes in Italian. The assistant wrote a draft. Open: the address in Turin.",
         needs={"sections": "each section as below"},
         may_have={**WEEKDAY, **DATE, **TIME, "zone": "the person's time zone"},
     ),
@@ -399,7 +405,7 @@ TEXTS = {
         SUMMARIES,
         "A section of the form",
         "One for each section; answers are read by these headings.",
-        "## {name}\n{meaning}, at most {tokens} tokens (about {words} words)",
+        "- “## {name}”: {meaning}, at most {tokens} tokens (about {words} words)",
         needs={
             "name": "its heading: Earlier, This month, Today or Now",
             "meaning": "what belongs there, as below",
@@ -435,7 +441,15 @@ TEXTS = {
         SUMMARIES, "Above the summary so far", "The heading of what is gone on from.", "# The summary so far", most=500
     ),
     "summary_messages": Text(
-        SUMMARIES, "Above the messages", "The heading of what is to be summarised.", "# The messages after it", most=500
+        SUMMARIES, "Above the messages", "The heading of what is to be summarised.", "# The messages", most=500
+    ),
+    "summary_order": Text(
+        SUMMARIES,
+        "Below the messages",
+        "Asks for the summary once more, since models follow best what they read last.",
+        "Now write the summary of this conversation in the sections above. Do not answer its messages.",
+        may_be_empty=True,
+        most=1_000,
     ),
     "run_draft": Text(
         RUNS,
