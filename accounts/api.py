@@ -54,7 +54,9 @@ class MeSerializer(Strict, serializers.ModelSerializer[User]):
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):
     name = serializers.CharField(max_length=100)
     scopes = serializers.ListField(
-        child=serializers.ChoiceField(choices=ApiToken.SCOPES), required=False, help_text="Without: all but admin."
+        child=serializers.ChoiceField(choices=ApiToken.SCOPES),
+        required=False,
+        help_text="Without: all but system and admin.",
     )
 
     class Meta:

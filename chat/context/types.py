@@ -44,6 +44,8 @@ Reason = Literal[
     "deleted_file",
     "project_image",
     "over_share",
+    "not_searchable_yet",
+    "not_searchable",
     "attached",
     "in_project",
     "no_vision",
@@ -262,6 +264,7 @@ class ContextRequest:
     into the report as they are. `system_is_persona`: the text of `system` is the persona's, while `persona` has what
     else stands there; errors then name the persona. `marked` is derived once, so that a plan does not look for marks:
     where the questions with one stand. `reminder_above`: R stands directly above the current turn instead of last.
+    `whole_results`: tool results of older turns are sent whole while they fit, as a calling program sent them.
     """
 
     room: Room
@@ -283,6 +286,7 @@ class ContextRequest:
     file_listing: Block | None = None
     reminder: Block | None = None
     reminder_above: bool = False
+    whole_results: bool = False
     unloaded: int = 0
     max_images: int | None = None
     exact: bool = True

@@ -204,16 +204,21 @@ def project_room(context: TurnContext) -> int:
     return context.room.window - context.room.reserved_output - sum(prompt_tokens(context))
 
 
+def _program_replaces(context: TurnContext) -> bool:
+    return bool(context.options.replaces_system and context.options.instructions)
+
+
 def _replaces(context: TurnContext) -> bool:
     persona = context.persona
-    return bool(persona and persona.replaces_system_prompt and persona.instructions.strip())
+    replaces = persona and persona.replaces_system_prompt and persona.instructions.strip()
+    return bool(replaces and not _program_replaces(context))
 
 
 def _prompts(context: TurnContext, step: Step = FIRST_STEP) -> tuple[Block | None, Block | None]:
     """S and CA. A persona in the system prompt's place leaves the project's instructions alone in CA."""
     texts, persona = context.texts, context.persona.instructions.strip() if context.persona else ""
     project = context.project.instructions.strip() if context.project else ""
-    sections = [context.options.instructions]
+    sections = [] if _program_replaces(context) else [context.options.instructions]
     if project and context.project:
         heading = texts.fill("project_heading", name=context.project.name)
         sections.insert(0, _headed(heading, _filled(context, project)))
@@ -248,6 +253,8 @@ def _headed(heading: str, text: str) -> str:
 def _system(context: TurnContext, step: Step, *, documents: bool = False) -> Block | None:
     """S, or the persona that replaces it; `documents`: numbered documents are in the prompt."""
     base = context.system_prompt.text.strip() if context.system_prompt else ""
+    if _program_replaces(context):
+        return _block(context, system_text(context.options.instructions, _moment(context, step, documents=documents)))
     if context.persona and _replaces(context):
         base = context.persona.instructions.strip()
     return _block(context, system_text(_filled(context, base), _moment(context, step, documents=documents)))
@@ -325,6 +332,7 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
         system_is_persona=_replaces(context),
         reminder=reminder,
         reminder_above=above,
+        whole_results=context.for_program,
         exact=context.exact,
         texts=context.texts,
         max_images=context.image_limit,
@@ -353,7 +361,8 @@ def _moment(context: TurnContext, step: Step, *, documents: bool = False) -> Mom
 
 
 def _versions(context: TurnContext) -> dict[str, str]:
-    versions = {"system_prompt": str(context.system_prompt.version)} if context.system_prompt else {}
+    own = context.system_prompt if not _program_replaces(context) else None
+    versions = {"system_prompt": str(own.version)} if own else {}
     versions |= {"persona": str(context.persona.version)} if context.persona else {}
     versions |= {"project": str(context.project.version)} if context.project else {}
     return versions | context.texts.versions()

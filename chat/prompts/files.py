@@ -35,6 +35,14 @@ NO_MATCH = (
     "Nothing in the files that are reached by search has to do with so short a message, so no passage of them was "
     "sent. Name a file, or ask in words that stand in it."
 )
+LINES = {File.Index.WAITING: "file_line_waiting", File.Index.FAILED: "file_line_unindexed"}
+NOT_INDEXED = {
+    File.Index.WAITING: "Not searchable yet: {names}. Until then no search finds it; the model can only read it page "
+    "by page.",
+    File.Index.FAILED: "Could not be made searchable: {names}. The model can only read it page by page. Open the file "
+    "to try again.",
+}
+NAMED = 3  # files in one such sentence
 # No cosine tells small talk from a question that a passage answers in other words (bundled embedder: up to 0.22, and
 # from 0.02), and a passage too many harms less than one that is missing. So only what says as little has to match.
 BRIEF = 3  # words of a message
@@ -149,6 +157,7 @@ class PromptFiles:
     listed: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     _counted: dict[str, int] = field(default_factory=dict)
+    _unindexed: dict[str, File] | None = None
     _searched: dict[frozenset[UUID], Found] = field(default_factory=dict)
 
     def build(self, request: ContextRequest, first: Sequence[ContextMessage] = ()) -> Prompt:
@@ -188,6 +197,7 @@ class PromptFiles:
         left = request.room.input_limit - required - project.cost(request.message_overhead)
         request = self._with_project(request, project)
         listed: set[str] = set()
+        self.notes = ()
         while True:
             attached = [file for file in self._newest_first(request) if str(file.pk) in listed]
             listing = self._listing(project, attached, request, left)
@@ -197,6 +207,8 @@ class PromptFiles:
             if unseen <= listed:
                 texts = (str(file.pk) for file in attached if not file.is_image)
                 self.listed = frozenset(texts) if listing is not None else frozenset()
+                listed_files = [each.id for each in project.by_search] + [str(file.pk) for file in attached]
+                self.notes += self._index_notes(listed_files)
                 return settled, prompt
             listed |= unseen
 
@@ -206,7 +218,7 @@ class PromptFiles:
         texts = texts_of(rows.values())
         inline = [self.made.of_file(rows[pk], texts.get(pk, "")) for pk in (UUID(each.id) for each in project.inline)]
         reports = [
-            SourceReport("project_file", each.id, "by_search", 0, _why_searched(each, project))
+            SourceReport("project_file", each.id, "by_search", 0, self._why_searched(each, project))
             for each in project.by_search
         ]
         kept = {each.id for each in (*project.inline, *project.by_search)}
@@ -227,6 +239,11 @@ class PromptFiles:
             project_files=tuple(inline),
             extra_sources=(*request.extra_sources, *dict.fromkeys(reports)),
         )
+
+    def _why_searched(self, file: Document, project: ProjectFiles) -> Reason:
+        if row := self._without_index().get(file.id):
+            return "not_searchable" if row.index_state == File.Index.FAILED else "not_searchable_yet"
+        return "no_room" if file.id in project.gave_way else "over_share"
 
     def _newest_first(self, request: ContextRequest) -> Iterator[File]:
         """Every readable attachment of the branch once."""
@@ -277,7 +294,7 @@ class PromptFiles:
         left -= self._header
         share = min(left, limit * LIST_SHARE // 100 - self._header)
         for file in files:
-            line = line_of(file, Numbers(self.made.numbers.known), self.made.texts)
+            line = self._line(file)
             size = self._count(f"{line}\n")
             if size > (share if lines else left):
                 break
@@ -287,6 +304,28 @@ class PromptFiles:
         if 0 < len(lines) < len(files):
             lines.append(self.made.texts.fill("more_files", count=len(files) - len(lines)))
         return "\n".join(lines)
+
+    def _line(self, file: Document) -> str:
+        numbers, row = Numbers(self.made.numbers.known), self._without_index().get(file.id)
+        return line_of(file, numbers, self.made.texts, row.index_state if row is not None else File.Index.SEARCHABLE)
+
+    def _without_index(self) -> dict[str, File]:
+        """Return the files of the project and the branch that have text and cannot be searched, by id."""
+        if self._unindexed is None:
+            attached = [file for files in self.made.attached.values() for file in files]
+            ids = {str(file.pk) for file in (*attached, *self.older)}
+            ids |= {each.id for each in (*self.project.inline, *self.project.by_search)}
+            rows = File.objects.filter(pk__in=ids, searchable=False, status__in=READABLE, width=None)
+            self._unindexed = {str(row.pk): row for row in rows}
+        return self._unindexed
+
+    def _index_notes(self, ids: Sequence[str]) -> tuple[str, ...]:
+        """Return a sentence for each kind of files in the list that no search finds."""
+        rows = [row for pk in ids if (row := self._without_index().get(pk))]
+        names: dict[File.Index, list[str]] = {}
+        for row in rows:
+            names.setdefault(row.index_state, []).append(row.name)
+        return tuple(NOT_INDEXED[state].format(names=_named(each)) for state, each in names.items())
 
     @property
     def _header(self) -> int:
@@ -337,21 +376,23 @@ class PromptFiles:
         return len(list(islice(words, BRIEF + 1))) <= BRIEF
 
 
-def line_of(file: Document, numbers: Numbers, texts: Texts) -> str:
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(f"“{name}”" for name in names[:NAMED])
+    return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
+
+
+def line_of(file: Document, numbers: Numbers, texts: Texts, state: File.Index = File.Index.SEARCHABLE) -> str:
     """Return the line of a file in a list, with its document number; a file without tokens is an image."""
     if file.tokens is None:
         return texts.fill("image_line", title=file.title, id=file.id)
-    return texts.fill("file_line", document=numbers.of(file.id), title=file.title, id=file.id, tokens=file.tokens)
+    line = LINES.get(state, "file_line")
+    return texts.fill(line, document=numbers.of(file.id), title=file.title, id=file.id, tokens=file.tokens)
 
 
 def listing_text(header: str, lists: Mapping[str, str], found: str, texts: Texts) -> str:
     """L: the lines by whose files they name, each below the `header` of this name, and what was `found` in them."""
     listed = [f"{texts.fill(header, whose=whose)}\n{lines}" for whose, lines in lists.items()]
     return "\n\n".join([*listed, found] if found else listed)
-
-
-def _why_searched(file: Document, project: ProjectFiles) -> Reason:
-    return "no_room" if file.id in project.gave_way else "over_share"
 
 
 def _names(question: str, file: str) -> bool:

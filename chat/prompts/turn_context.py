@@ -67,11 +67,14 @@ NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 class Options:
     """`instructions` is the text of the program's system messages, `max_output` in tokens of each model call.
 
+    `replaces_system`: the instructions stand in the place of the workspace's system prompt.
+
     `tools` are the program's own, which it runs itself; `tool_choice` and `required_tool` hold for the first call.
     `response_format` as in `llm.types.model_call.ModelRequest`.
     """
 
     instructions: str = ""
+    replaces_system: bool = False
     temperature: float | None = None
     max_output: int | None = None
     stop: tuple[str, ...] = ()
