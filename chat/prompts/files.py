@@ -279,7 +279,9 @@ class PromptFiles:
             ids = [UUID(file.id) for each in files.values() for file in each if file.tokens is not None]
             found = self._found(ids, min(most, left))
             header, self.passages = FOUND if found else NOT_SHOWN, bool(found)
-        text = note_text(listing_text(header, lists, found, self.made.texts), self.note_form, self.made.texts)
+        images = not any(file.tokens is not None for file in files["conversation"])
+        headers = {"project": header, "conversation": NOT_SHOWN if images else header}
+        text = note_text(listing_text(headers, lists, found, self.made.texts), self.note_form, self.made.texts)
         return Block(text, self.made.tokenizer.count(text))
 
     def _described(self, attached: Sequence[File]) -> list[Document]:
@@ -389,9 +391,12 @@ def line_of(file: Document, numbers: Numbers, texts: Texts, state: File.Index = 
     return texts.fill(line, document=numbers.of(file.id), title=file.title, id=file.id, tokens=file.tokens)
 
 
-def listing_text(header: str, lists: Mapping[str, str], found: str, texts: Texts) -> str:
-    """L: the lines by whose files they name, each below the `header` of this name, and what was `found` in them."""
-    listed = [f"{texts.fill(header, whose=whose)}\n{lines}" for whose, lines in lists.items()]
+def listing_text(headers: Mapping[str, str], lists: Mapping[str, str], found: str, texts: Texts) -> str:
+    """Return L: the lines by whose files they name, each below its header, and what was `found` in them.
+
+    `headers`: names of texts, by whose files.
+    """
+    listed = [f"{texts.fill(headers[whose], whose=whose)}\n{lines}" for whose, lines in lists.items()]
     return "\n\n".join([*listed, found] if found else listed)
 
 

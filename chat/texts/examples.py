@@ -168,7 +168,7 @@ def _listing(name: str, texts: Texts) -> str:
     header = name if name in (FOUND, NOT_SHOWN) else BY_SEARCH
     numbers = Numbers()
     lines = "\n".join([*(line_of(file, numbers, texts) for file in files), more])
-    return listing_text(header, {"project": lines}, "", texts)
+    return listing_text({"project": header}, {"project": lines}, "", texts)
 
 
 def _summary(name: str, texts: Texts) -> Iterable[tuple[str, str, str]]:

@@ -104,8 +104,10 @@ TEXTS = {
         "searched; in the layouts for caching, also wherever a tool may search.",
         "# Documents\n"
         "Use the documents when the question is about what they hold, and say so when they lack the answer. Answer "
-        "other messages as usual. Each document has a number. Cite it in square brackets right after each statement "
-        "that you take from it, like [1] or [2][5]. Cite only these documents. Do not list sources at the end.",
+        "other messages as usual.\n\n"
+        "# Citations\n"
+        "Each document has a number. Cite it in square brackets right after each statement that you take from it, like "
+        "[1] or [2][5]. Cite only these documents. Do not list sources at the end.",
         may_be_empty=True,
     ),
     "notes": Text(
