@@ -6,7 +6,7 @@ question is searched in its stead, so that a small model reaches a large project
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from uuid import UUID
@@ -144,7 +144,8 @@ class PromptFiles:
 
     `older`: attachments of the branch above the messages that the engine is given, newest first. `listed`: the ids of
     the attachments that the model is told of, once the prompt is built; `notes`: sentences on what was not found;
-    `passages`: some were found and are in the prompt.
+    `passages`: some were found and are in the prompt. `with_documents` returns a request with S and R for a prompt that
+    has numbered documents.
     """
 
     project: ProjectFiles
@@ -153,6 +154,7 @@ class PromptFiles:
     older: Sequence[File] = ()
     payer: Payer = NOBODY
     note_form: NoteForm = "plain"
+    with_documents: Callable[[ContextRequest], ContextRequest] = lambda request: request
     passages: bool = False
     listed: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
@@ -192,8 +194,7 @@ class PromptFiles:
     def _settled(self, request: ContextRequest) -> tuple[ContextRequest, Prompt]:
         """Planned again with a longer list while that leaves another file out of sight. What is once on the list stays
         on it, so that ends."""
-        required = required_tokens(request)
-        project = self.fitted(request, required)
+        request, project, required = self._with_rules(request)
         left = request.room.input_limit - required - project.cost(request.message_overhead)
         request = self._with_project(request, project)
         listed: set[str] = set()
@@ -211,6 +212,23 @@ class PromptFiles:
                 self.notes += self._index_notes(listed_files)
                 return settled, prompt
             listed |= unseen
+
+    def _with_rules(self, request: ContextRequest) -> tuple[ContextRequest, ProjectFiles, int]:
+        """Return the request with the rules for documents if it has any, what of the project is inline beside it, and
+        the tokens of what else must be sent.
+
+        The rules alone never keep a question from being sent: files that give way to it take them along.
+        """
+        question = current_turn_start(request.messages)
+        ruled = self.with_documents(request)
+        required = required_tokens(ruled)
+        project = self.fitted(ruled, required)
+        attached = any(message.sent_files for message in request.messages[question:])
+        older = any(message.sent_files for message in request.messages[:question])
+        if project.inline or attached or (older and required <= request.room.input_limit):
+            return ruled, project, required
+        required = required_tokens(request)
+        return request, self.fitted(request, required), required
 
     def _with_project(self, request: ContextRequest, project: ProjectFiles) -> ContextRequest:
         """With the texts of its files; each is sent once, with the newest message or else with the project's."""

@@ -79,8 +79,10 @@ def test_a_file_that_is_only_named_is_listed_and_found_by_the_models_search(
     assert listing(planned(person, place, model)) == ""
     fill_window(person, place, model)
     text = listing(planned(person, place, model))
-    assert text.startswith("These files of the conversation can be reached by search; their text is not shown here:\n")
-    assert f"- contract.txt (id {contract['id']}, " in text
+    assert text.startswith(
+        "These files of the conversation are not shown here. Search them, or read them by their number:\n"
+    )
+    assert "- 1: contract.txt (" in text and contract["id"] not in text
     [source] = [each for each in planned(person, place, model)["sources"] if each["kind"] == "file"]
     assert (source["title"], source["state"]) == ("contract.txt", "stubbed")
     named = [each["text"] for each in planned(person, place, model)["messages"] if each["section"] == "file"]
@@ -177,7 +179,7 @@ def test_the_newest_files_stand_first_and_the_list_takes_a_tenth_of_the_room(
     place = begun(person, model, *files)
     fill_window(person, place, model)
     alone = planned(person, place, model, "x")["sections"]["system"]
-    plan = planned(person, place, model, "word " * (1_850 - alone))
+    plan = planned(person, place, model, "word " * (1_920 - alone))
     lines = listing(plan).splitlines()[1:]
     assert "note-7.txt" in lines[0] and "note-6.txt" in lines[1]
     assert lines[-1] == f"- and {8 - (len(lines) - 1)} more files"
@@ -204,7 +206,7 @@ def test_a_picture_out_of_sight_is_named_as_what_only_attaching_shows_again(
     model = model_of(scripted_model_row, tools=True, vision=True)
     place = begun(person, model, upload(person, "teal.png", picture()))
     fill_window(person, place, model)
-    assert "- teal.png (id " in listing(planned(person, place, model))
+    assert "- teal.png (an image" in listing(planned(person, place, model))
     assert "an image; it can be seen only when it is attached again" in listing(planned(person, place, model))
 
 

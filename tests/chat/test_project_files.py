@@ -85,7 +85,7 @@ def test_a_model_with_tools_searches_by_itself(
     place, mark = put_together(person, big), uuid4().hex
     asked(person, place, f"How many? {mark}", models=[str(model.pk)])
     listing = sent(application, mark)[1]["content"]
-    assert "can be reached by search" in listing and "many words" not in listing
+    assert "Search them" in listing and "many words" not in listing
 
 
 def test_the_list_of_a_project_with_many_files_leaves_room_for_the_question(

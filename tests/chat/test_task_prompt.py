@@ -18,6 +18,7 @@ from chat.models.queries import claim
 from chat.prompts.turn_context import tasks_of_turn
 from chat.rendering.markdown import render
 from llm.models import Model
+from personas.texts import TEXTS
 from tests.application import Application
 from tests.chat.conversations import past
 from tests.conftest import Person
@@ -64,7 +65,7 @@ def test_today_is_the_users_today(application: Application, person: Person, zone
     text = asked(application, person, "What is there to do?")
     today = datetime.now(ZoneInfo(zone)).date()
     assert text == (
-        f"Tasks of today, {today}:\n- D{today}-T01 [open] Of today (user task)\n"
+        f"{TEXTS['tasks'].built_in}\nTasks of today, {today}:\n- D{today}-T01 [open] Of today (user task)\n"
         f"- D{today}-T02 [done] Done already (user task)"
     )
 
@@ -83,7 +84,7 @@ def test_what_was_mentioned_on_the_users_day_comes_along_in_every_conversation_o
     text = asked(application, person, f"How is @{old['code'].lower()}, and @{year['code']}?")
     assert text is not None and other["code"] not in text
     assert (
-        text == f"Mentioned today:\n- {old['code']} [open] An old one (user task)\n"
+        text == f"{TEXTS['tasks'].built_in}\nMentioned today:\n- {old['code']} [open] An old one (user task)\n"
         f"- {year['code']} [open] The year's (objective)\n    Why."
     )
     assert asked(application, person, "In another conversation.") == text  # the same bytes while nothing changes
