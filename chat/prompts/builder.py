@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.utils import timezone
@@ -131,17 +132,18 @@ def plan(
             messages[at] = replace(messages[at], reminder=_block(context, text))
         unloaded = branch.unloaded(rows) if branch else 0
         request = replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports))
-        if project.inline or any(message.sent_files for message in messages):
-            request = _with_instructions(context, request, step, documents=True)
         older = older_attachments(leaf, documents) if leaf and (unloaded or summary) and documents.numbers.known else ()
         if context.project is not None or documents.attached or older:
             question = "" if context.model.tools else _asked(leaf, added)
             first = messages[:said] if context.model.provider.append_only and not step.first else ()
-            reach = PromptFiles(project, documents, question, older, _payer(context), note_form(context))
+            rules = partial(_with_rules, context, step)
+            reach = PromptFiles(project, documents, question, older, _payer(context), note_form(context), rules)
             prompt = reach.build(request, first)
             if reach.passages and not step.searched:  # for a model without tools the product has searched
-                request = _with_instructions(context, request, replace(step, searched=True), documents=True)
-                prompt = reach.build(request, first)
+                searching = _with_rules(context, replace(step, searched=True), request)
+                if required_tokens(searching) <= context.room.input_limit:
+                    reach.with_documents = partial(_with_rules, context, replace(step, searched=True))
+                    prompt = reach.build(searching, first)
             searched, notes = reach.listed, reach.notes
         else:
             prompt, searched, notes = build(request), frozenset(), ()
@@ -260,10 +262,10 @@ def _system(context: TurnContext, step: Step, *, documents: bool = False) -> Blo
     return _block(context, system_text(_filled(context, base), _moment(context, step, documents=documents)))
 
 
-def _with_instructions(context: TurnContext, request: ContextRequest, step: Step, *, documents: bool) -> ContextRequest:
-    """Return the request with S and R for a prompt with or without numbered documents."""
-    reminder, above = _reminder(context, step, documents=documents)
-    system = _system(context, step, documents=documents)
+def _with_rules(context: TurnContext, step: Step, request: ContextRequest) -> ContextRequest:
+    """Return the request with S and R for a prompt that has numbered documents."""
+    reminder, above = _reminder(context, step, documents=True)
+    system = _system(context, step, documents=True)
     return replace(request, system=system, reminder=reminder, reminder_above=above)
 
 

@@ -40,11 +40,9 @@ def make(person: Person, title: str, **fields: Any) -> dict[str, Any]:
 def block(application: Application, question: str) -> str | None:
     """Section K of the first model call that holds these words; None when there is none."""
     messages = application.model.finished(question)[0].body["messages"]
-    found = [
-        m["content"] for m in messages if m["role"] == "system" and m["content"].startswith(("Tasks of", "Mentioned"))
-    ]
-    assert len(found) <= 1
-    return found[0] if found else None
+    blocks = [m["content"] for m in messages if m["role"] == "system" and m["content"].startswith("# Tasks")]
+    assert len(blocks) <= 1
+    return blocks[0] if blocks else None
 
 
 def asked(application: Application, person: Person, text: str, place: str | None = None) -> str | None:
@@ -101,7 +99,10 @@ def test_an_item_that_is_mentioned_means_its_task_and_mentions_of_nothing_are_no
     old = make(person, "Old", date="2020-02-29")
     item = person.caller.post("tasks/", {"title": "Part", "level": "item", "parent": old["id"]}, expect=201)
     text = asked(application, person, f"What of @{item['code']}, @D2020-02-29-T77 and a@{old['code']}?")
-    assert text == f"Mentioned today:\n- {old['code']} [open] Old (user task)\n  - .C01 [open] Part"
+    assert (
+        text
+        == f"{TEXTS['tasks'].built_in}\nMentioned today:\n- {old['code']} [open] Old (user task)\n  - .C01 [open] Part"
+    )
     assert list(Mention.objects.filter(user=person.user).values_list("code", flat=True)) == [old["code"]]
 
 
