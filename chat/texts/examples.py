@@ -119,6 +119,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
     )
     reminders = [texts["last_step"]] if last else ["Answer in the language of the question."]
     system = f"{SYSTEM} {LONG}" if name == "system_cut" else SYSTEM
+    reminder = asked_at(moment) if name == "asked_at" else reminder_text(list(filter(None, reminders)), moment)
     request = ContextRequest(
         room=Room(30_000),
         messages=list(_messages(name, texts)),
