@@ -130,9 +130,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
         summary=Block(text_of(_told(), texts)),
         persona=Block(_instructions(texts)),
         file_listing=Block(_listing(name, texts)),
-        reminder=Block(
-            asked_at(moment) if name == "asked_at" else reminder_text(list(filter(None, reminders)), moment)
-        ),
+        reminder=Block(reminder),
         texts=texts,
         max_images=1,
     )
