@@ -44,10 +44,12 @@ from llm.truncation import Sent, script_shares
 from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
 from personas.variables import fill_variables
-from projects.planner.queries import render
+from projects.models import Task, codes
+from projects.planner.queries import render, tasks_of
 
 # The policy `priority` skips what does not fit and goes on, so it wants to see more than fits; but not a whole life.
 PRIORITY_READS = 4
+NAMED_TASKS = 5  # in one note
 
 logger = logging.getLogger(__name__)
 
@@ -150,6 +152,7 @@ def plan(
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
         if not prompt.wants_older or read > PRIORITY_READS * room:
             notes += _unread_reasoning(context, rows, prompt) + _surplus_images(context, prompt)
+            notes += _unknown_tasks(context, _asked(leaf, added))
             return Planned(prompt, documents, summary, notes, searched)
         read *= 2
 
@@ -177,6 +180,18 @@ def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt)
         return ()
     model = context.model.name
     return (f"What {names} reasoned before calling tools is not sent to {model}: no other model can read it.",)
+
+
+def _unknown_tasks(context: TurnContext, question: str) -> tuple[str, ...]:
+    """Return the note that the question mentions tasks that do not exist."""
+    mentioned = tasks_of(codes.mentions(question)) if "@" in question else set()
+    if not mentioned:
+        return ()
+    rows = Task.objects.visible_to(context.user).filter(code__in=mentioned)
+    unknown = sorted(mentioned - set(rows.values_list("code", flat=True)))[:NAMED_TASKS]
+    if not unknown:
+        return ()
+    return (f"There is no task {', '.join(f'@{code}' for code in unknown)}, so the model was shown none.",)
 
 
 def _surplus_images(context: TurnContext, prompt: Prompt) -> tuple[str, ...]:
