@@ -62,7 +62,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
         child=serializers.ChoiceField(choices=ApiToken.SCOPES),
         max_length=len(ApiToken.SCOPES),
         required=False,
-        help_text="Without: all but admin.",
+        help_text="Without: all but system and admin.",
     )
 
     class Meta:

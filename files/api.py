@@ -41,12 +41,15 @@ class FileSerializer(serializers.ModelSerializer[File]):
         help_text="Whether a password, sent to `reread`, may open it, or files in it that are still closed."
     )
     note = serializers.SerializerMethodField(help_text="What was left out of a file that could be read.")
+    index = serializers.ChoiceField(
+        choices=File.Index, source="index_state", read_only=True, help_text="Whether a search finds its passages."
+    )
 
     class Meta:
         model = File
         fields: ClassVar = [
             "id", "name", "status", "tokens", "size", "media_type", "pages", "width", "height", "encoding",
-            "searchable", "locked", "error", "note", "created",
+            "searchable", "index", "locked", "error", "note", "created",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -33,7 +33,6 @@ SLOTS_OF_PERSON = 2  # of those, so that files that take long do not hold up oth
 MAX_READS = 2
 # One file may have bytes that cannot be opened. When three cannot, the storage is away, and no other file is tried.
 MAX_PUT_BACK = 3
-MAX_INDEXINGS = 10
 RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/context.md, “The room”
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = "Reading it was cut off twice. Try again; if that fails too, upload it in parts."
@@ -112,7 +111,7 @@ def unread() -> list[UUID]:
 
 def unindexed() -> list[UUID]:
     """Some of those that have text and nobody is indexing."""
-    return _first(silent(_at(*READABLE).filter(attempt__lt=MAX_INDEXINGS)))
+    return _first(silent(_at(*READABLE).filter(attempt__lt=File.MAX_INDEXINGS)))
 
 
 def claim_index(file_id: UUID) -> File | None:

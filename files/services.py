@@ -146,7 +146,7 @@ def retry(*, user: User, file: File) -> None:
     failed = mine.filter(status=File.Status.FAILED)
     if failed.update(status=File.Status.UPLOADED, error_code="", error="", **fresh):
         task = "files.tasks.read_file"
-    elif mine.filter(status__in=ingest.READABLE, searchable=False, attempt__gte=ingest.MAX_INDEXINGS).update(**fresh):
+    elif mine.filter(status__in=ingest.READABLE, searchable=False, attempt__gte=File.MAX_INDEXINGS).update(**fresh):
         task = "files.tasks.index_file"
     else:
         raise ProductError("not_failed", "This file has not failed, so there is nothing to try again.", status=409)

@@ -56,6 +56,7 @@ MAX_TOOLS = 128  # of a program's own
 OF_PROFILE = (
     *("window", "reserved_output", "buffer", "message_overhead", "safety_margin", "catch_all_margin"),
     *("project_share", "omission_note", "effort", "max_cycles"),
+    *("note_form", "reminder_place", "always_remind_citations"),
 )
 OF_MODEL = ("tokenizer", "vision", "tools", "max_output", "efforts", "effort", "token_ratio", "ratio_samples")
 WIDER = 1.25  # by which a smaller window that only one conversation has grows from turn to turn
@@ -68,11 +69,14 @@ NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 class Options:
     """`instructions` is the text of the program's system messages, `max_output` in tokens of each model call.
 
+    `replaces_system`: the instructions stand in the place of the workspace's system prompt.
+
     `tools` are the program's own, which it runs itself; `tool_choice` and `required_tool` hold for the first call.
     `response_format` as in `llm.types.model_call.ModelRequest`.
     """
 
     instructions: str = ""
+    replaces_system: bool = False
     temperature: float | None = None
     max_output: int | None = None
     stop: tuple[str, ...] = ()

@@ -160,7 +160,7 @@ def render(tasks: PromptTasks, texts: Texts = BUILT_IN) -> str:
     ):
         if rows:
             lines += [title, *(line for row in rows for line in _lines(row, tasks))]
-    return "\n".join(lines)
+    return "\n".join(filter(None, (texts["tasks"], *lines))) if lines else ""
 
 
 def _lines(row: Task, tasks: PromptTasks) -> Iterator[str]:
