@@ -183,6 +183,9 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(("WEBHOOK_ALLOW_PRIVATE",), "lets webhooks go to private addresses and to any port"),
         Variable(("TIME_ZONE",), "of new users and logs"),
+        Variable(
+            ("AG_UI",), "`off` takes the [AG-UI](../api/ag-ui.md) protocol away: its address and its part of the OpenAPI document"
+        ),
     ),
     "Days that things are kept": (
         Variable(
