@@ -1,4 +1,4 @@
-"""One settings module for every environment; what differs comes from environment variables (table in the README)."""
+"""One settings module for every environment; what differs comes from environment variables (docs/operate/configuration.md)."""
 
 from pathlib import Path
 from typing import Any

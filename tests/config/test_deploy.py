@@ -39,7 +39,7 @@ OF_OTHERS = {
     "UPSTREAM",
 }
 BESIDE = 120  # seconds that DRAIN_SECONDS is by default
-CONNECTIONS = 25  # to the database, of a process at most, as docs/operations.md has it
+CONNECTIONS = 25  # to the database, of a process at most, as docs/operate/processes.md has it
 SYSTEMD_ANALYZE = shutil.which("systemd-analyze")
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 HAPROXY_UNITS = sorted((DEPLOY / "haproxy").glob("*.service"))
