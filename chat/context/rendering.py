@@ -1,4 +1,6 @@
-"""What each section is sent as, in which order, and what that costs (docs/develop/context.md, “Order” and “manage.py plan”).
+"""What each section is sent as, in which order, and what that costs.
+
+The rules: docs/develop/context.md, “Order” and “manage.py plan”.
 
 A message costs its tokens, its images and the overhead; the files uploaded with it are a message of their own above it.
 `tokens` beats counting the text, and text is counted only when it is asked for.

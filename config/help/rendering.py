@@ -89,7 +89,9 @@ def render(page: GuidePage) -> SafeString:
 
 def _anchors(tokens: Sequence[Token]) -> list[str]:
     """Return the anchors of the headings; a second one of the same words gets a number, as on GitHub."""
-    names = [anchor_of(text_of(tokens[index + 1])) for index, token in enumerate(tokens) if token.type == "heading_open"]
+    names = [
+        anchor_of(text_of(tokens[index + 1])) for index, token in enumerate(tokens) if token.type == "heading_open"
+    ]
     before = (names[:index].count(name) for index, name in enumerate(names))
     return [f"{name}-{count}" if count else name for name, count in zip(names, before, strict=True)]
 

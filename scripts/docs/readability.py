@@ -38,7 +38,10 @@ class Reading:
 
 def pages() -> list[Path]:
     """Return the pages that have to be easy: the README and the English pages of docs/use."""
-    return [ROOT / "README.md", *(page for page in sorted((ROOT / "docs/use").glob("*.md")) if page.stem.count(".") == 0)]
+    return [
+        ROOT / "README.md",
+        *(page for page in sorted((ROOT / "docs/use").glob("*.md")) if page.stem.count(".") == 0),
+    ]
 
 
 def read(page: Path) -> Reading:

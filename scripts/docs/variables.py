@@ -103,9 +103,7 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
             "the host of the request",
         ),
         Variable(("ALLOWED_HOSTS",), "host names that requests may carry", "loopback names"),
-        Variable(
-            ("CSRF_TRUSTED_ORIGINS",), "origins of a TLS proxy, such as `https://chat.example.org`", "none"
-        ),
+        Variable(("CSRF_TRUSTED_ORIGINS",), "origins of a TLS proxy, such as `https://chat.example.org`", "none"),
         Variable(
             ("HTTPS_ONLY",),
             "behind a TLS proxy: secure cookies, trusts `X-Forwarded-Proto`, redirects to https, HSTS for a year",
@@ -136,9 +134,7 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(("WAITING_TURNS",), "answers that wait in that line; one more is refused with 429"),
         Variable(("CONNECTIONS_AT_ONCE",), "sockets and streams of events at one web process"),
-        Variable(
-            ("STORED_BYTES",), "what files and waiting exports may take together; `0` sets no limit"
-        ),
+        Variable(("STORED_BYTES",), "what files and waiting exports may take together; `0` sets no limit"),
         Variable(
             ("MAX_UPLOAD_BYTES",),
             "the largest file or export. Other requests end at 8 MB, and at 100 kB without a session or token",
@@ -184,7 +180,8 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
         Variable(("WEBHOOK_ALLOW_PRIVATE",), "lets webhooks go to private addresses and to any port"),
         Variable(("TIME_ZONE",), "of new users and logs"),
         Variable(
-            ("AG_UI",), "`off` takes the [AG-UI](../api/ag-ui.md) protocol away: its address and its part of the OpenAPI document"
+            ("AG_UI",),
+            "`off` takes the [AG-UI](../api/ag-ui.md) protocol away: its address and its part of the OpenAPI document",
         ),
     ),
     "Days that things are kept": (
@@ -196,7 +193,9 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
     ),
     "Logs, metrics and errors": (
         Variable(("LOG_LEVEL",), "the least level that is logged"),
-        Variable(("LOG_FORMAT",), "`plain`, or `json`: an object a line, see [Find an error](monitoring.md#find-an-error)"),
+        Variable(
+            ("LOG_FORMAT",), "`plain`, or `json`: an object a line, see [Find an error](monitoring.md#find-an-error)"
+        ),
         Variable(("DEBUG",), "for development only"),
         Variable(
             ("METRICS_TOKEN",),

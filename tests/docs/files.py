@@ -3,6 +3,7 @@
 import re
 import subprocess
 from pathlib import Path
+from shutil import which
 
 from tests.product import ROOT
 
@@ -14,8 +15,14 @@ def markdown() -> list[Path]:
 
     The demo project uploads texts of its own. The changelog names files as they were called then.
     """
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return [ROOT / name for name in listed.splitlines() if not name.startswith(("config/demo/", "CHANGELOG", "tests/"))]
+    names = git("ls-files", "*.md").splitlines()
+    return [ROOT / name for name in names if not name.startswith(("config/demo/", "CHANGELOG", "tests/"))]
+
+
+def git(*arguments: str) -> str:
+    """Return what a command of git prints."""
+    command = [which("git") or "git", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
 def is_translation(file: Path) -> bool:

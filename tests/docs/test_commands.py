@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_the_commands_of_a_page_run(page: Path, site: Product, token: str, tmp_p
     (tmp_path / ".venv").symlink_to(sys.prefix)
     (tmp_path / "manage.py").symlink_to(ROOT / "manage.py")
     ran = subprocess.run(
-        ["bash", "-eu", "-o", "pipefail"],
+        [which("bash") or "bash", "-eu", "-o", "pipefail"],
         input=commands(page),
         cwd=tmp_path,
         env={**os.environ, **site.environment, "SITE": site.url, "TOKEN": token},

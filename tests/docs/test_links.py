@@ -1,14 +1,13 @@
 """Links and anchors of the documentation lead somewhere, and code names documents that there are."""
 
 import re
-import subprocess
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
 from config.help.rendering import PARSER, anchor_of, text_of
-from tests.docs.files import DOCS, is_translation, markdown
+from tests.docs.files import DOCS, git, is_translation, markdown
 from tests.product import ROOT
 
 ADDRESS = re.compile(r"[a-z]+:")
@@ -18,9 +17,7 @@ IN_CODE = ("*.py", "*.html", "*.js", "*.css", "*.toml", "*.yaml", "*.cfg", "*.ex
 
 def anchors(file: Path) -> set[str]:
     tokens = PARSER.parse(file.read_text())
-    return {
-        anchor_of(text_of(tokens[index + 1])) for index, token in enumerate(tokens) if token.type == "heading_open"
-    }
+    return {anchor_of(text_of(tokens[index + 1])) for index, token in enumerate(tokens) if token.type == "heading_open"}
 
 
 def links(file: Path) -> list[str]:
@@ -53,8 +50,7 @@ def test_each_page_can_be_reached_from_the_table_of_contents() -> None:
 
 
 def test_code_names_documents_that_there_are() -> None:
-    lines = subprocess.run(["git", "grep", "-hF", "docs/", "--", *IN_CODE], cwd=ROOT, capture_output=True, text=True)
-    named = set(DOCUMENT.findall(lines.stdout))
+    named = set(DOCUMENT.findall(git("grep", "-hF", "docs/", "--", *IN_CODE)))
     names = {path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md")}
     numbers = {name[: len("docs/decisions/") + 4] for name in names if name.startswith("docs/decisions/")}
     assert named - names - numbers == set()

@@ -22,7 +22,16 @@ def test_the_readme_is_one_page() -> None:
 
 @pytest.mark.parametrize(
     ("word", "count"),
-    [("file", 1), ("files", 1), ("pages", 2), ("table", 2), ("opened", 2), ("wanted", 2), ("conversation", 4), ("2", 1)],
+    [
+        ("file", 1),
+        ("files", 1),
+        ("pages", 2),
+        ("table", 2),
+        ("opened", 2),
+        ("wanted", 2),
+        ("conversation", 4),
+        ("2", 1),
+    ],
 )
 def test_syllables_are_counted(word: str, count: int) -> None:
     assert syllables(word) == count

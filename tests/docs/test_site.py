@@ -9,7 +9,9 @@ import pytest
 
 from tests.product import ROOT
 
-LOADED = re.compile(r'<(?:script|img|iframe)[^>]* src="(https?:[^"]+)|<link[^>]* rel="?stylesheet"?[^>]* href="(https?:[^"]+)')
+LOADED = re.compile(
+    r'<(?:script|img|iframe)[^>]* src="(https?:[^"]+)|<link[^>]* rel="?stylesheet"?[^>]* href="(https?:[^"]+)'
+)
 
 
 @pytest.mark.process

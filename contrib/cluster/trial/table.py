@@ -1,4 +1,4 @@
-"""The tables of what was tried and survived, in docs/operate/trials.md between marks; each run replaces its own rows."""
+"""The tables of docs/operate/trials.md, between marks; each run replaces its own rows."""
 
 import re
 from collections.abc import Iterable
