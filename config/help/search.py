@@ -12,6 +12,7 @@ from config.help.rendering import PARSER, anchor_of, text_of
 WORD = re.compile(r"\w+")
 MOST = 20  # hits
 EXCERPT = 200  # characters
+RECORDS = "decisions/"  # why things are as they are: half as likely to be what somebody looks for
 IN_TITLE, IN_HEADING, MOST_IN_TEXT = 6, 4, 3  # what a word counts there, and how often one counts in the text
 
 
@@ -46,7 +47,7 @@ def _score(section: GuideSection, beginnings: tuple[str, ...]) -> int:
         + min(MOST_IN_TEXT, _count(section.words, word))
         for word in beginnings
     ]
-    return sum(scores) if all(scores) else 0
+    return sum(scores) // (1 + section.page.path.startswith(RECORDS)) if all(scores) else 0
 
 
 def _count(words: tuple[str, ...], beginning: str) -> int:

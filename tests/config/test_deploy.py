@@ -25,7 +25,7 @@ from contrib.cluster.trial.faults import faults
 from core.background import QUEUES
 from files.ingest import SLOTS
 from readers.__main__ import MEMORY
-from tests.config.test_operations import ELSEWHERE, READ
+from scripts.docs import variables
 
 DEPLOY = Path(settings.BASE_DIR) / "deploy"
 CHART = DEPLOY / "helm" / "glasshouse"
@@ -51,7 +51,7 @@ CONTAINER = (DEPLOY / "Containerfile").read_text()
 
 
 def test_every_variable_is_one_of_the_settings() -> None:
-    known = set(READ.findall((settings.BASE_DIR / "config" / "settings.py").read_text())) | ELSEWHERE | OF_OTHERS
+    known = variables.documented() | variables.INTERNAL | OF_OTHERS
     named = {
         *re.findall(r"^([A-Z_]+)=", (DEPLOY / "glasshouse.env.example").read_text(), re.M),
         *re.findall(r"^Environment=([A-Z_]+)=", UNIT_TEXTS, re.M),
