@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Min, QuerySet
 from django.db.models.functions import Now
 from django.urls import reverse
-from django.utils.module_loading import import_string
 from redis.exceptions import RedisError
 
 from accounts.webhooks.services import emit
@@ -24,6 +22,7 @@ from files.extraction.scans import Recogniser, extract
 from files.index import chunking
 from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText, RecognisedPage
+from files.registry import page_reader
 from files.undrawn import forget_failures
 from llm import tokens
 from llm.models import Model
@@ -205,8 +204,7 @@ def _recogniser(file: File) -> Recogniser:
     model = Model.objects.usable().filter(pk=chosen, vision=True).first() if chosen else None
     if model is None:
         return Recogniser()
-    read_page = import_string(settings.PAGE_READER)
-    return Recogniser(model.name, partial(read_page, model, file.owner_id))
+    return Recogniser(model.name, partial(page_reader(), model, file.owner_id))
 
 
 def _recognising(file: File, number: int, count: int) -> None:
