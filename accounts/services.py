@@ -63,7 +63,8 @@ def create_token(
 
 
 def _scopes(given: Sequence[str] | None) -> list[str]:
-    chosen = [scope for scope in ApiToken.SCOPES if (scope in given if given is not None else scope != "admin")]
+    usual = [scope for scope in ApiToken.SCOPES if scope not in ApiToken.NOT_BY_DEFAULT]
+    chosen = usual if given is None else [scope for scope in ApiToken.SCOPES if scope in given]
     unknown = sorted(set(given or ()) - set(ApiToken.SCOPES))
     if unknown:
         known = ", ".join(ApiToken.SCOPES)

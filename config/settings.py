@@ -61,6 +61,7 @@ INSTALLED_APPS = [
     "chat.lab",
     "chat.runs",
     "workspace.administration",
+    *(["contrib.ag_ui"] if env.bool("AG_UI", default=True) else []),
     "config",
 ]
 
@@ -173,8 +174,14 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 PASSWORD_RESET_TIMEOUT = 7 * 86_400  # seconds; how long a link works with which somebody chooses a password
+# Of django-allauth: how the product answers its questions, and what the product does itself. Docs: decision 0047.
+ACCOUNT_ADAPTER = "accounts.second_factors.adapter.AccountAdapter"
+ACCOUNT_RATE_LIMITS = MFA_RATE_LIMITS = False  # `accounts.access.login_throttle` and `page_throttle` limit
+ACCOUNT_AUTHENTICATED_LOGIN_REDIRECTS = False  # who is signed in may sign in again
 MFA_ADAPTER = "accounts.second_factors.adapter.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_WEBAUTHN_USER_VERIFICATION = "required"  # the device asks for its PIN or a fingerprint
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # addresses are `User.email`
 MFA_TOTP_TOLERANCE = 1  # steps of 30 seconds that a phone's clock may be wrong
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "chat:home"
@@ -272,7 +279,11 @@ SPECTACULAR_SETTINGS = {
         "LanguageEnum": LANGUAGES,
         "ReadingStatus": "chat.readings.models.Reading.Status",
     },
-    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.api_docs.schema.complete"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "config.api_docs.schema.complete",
+        *(["contrib.ag_ui.openapi.complete"] if "contrib.ag_ui" in INSTALLED_APPS else []),
+    ],
     "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

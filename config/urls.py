@@ -1,3 +1,4 @@
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import include, path
@@ -15,7 +16,6 @@ from accounts.openid import views as openid_views
 from accounts.second_factors import views as factor_views
 from accounts.views import forgotten, logo, sign_in, welcome
 from accounts.webhooks import api as webhook_api
-from chat.ag_ui.api import AgUiView
 from chat.api import conversations as chat_api
 from chat.api import permissions as permission_api
 from chat.api.plan import DocumentBudgetView
@@ -86,9 +86,10 @@ urlpatterns = [
     ),
     path("login/again/", limited_sign_in("password", sign_in(SignInAgainView.as_view())), name="login-again"),
     path("login/second/", limited_sign_in("second", factor_views.second_step), name="login-second"),
-    path("login/passkey/", limited_sign_in("passkey", factor_views.passkey, requests=2), name="login-passkey"),
     path(
-        "login/passkey/options/", limited_sign_in("passkey", factor_views.passkey_options), name="login-passkey-options"
+        "login/passkey/",
+        limited_sign_in("passkey", factor_views.PasskeySignInView.as_view(), requests=2, get_works=True),
+        name="login-passkey",
     ),
     path("login/forgotten/", limited_sign_in("forgotten", forgotten), name="forgotten"),
     path("login/sign-up/", limited_sign_in("sign-up", mail_views.sign_up), name="sign-up"),
@@ -148,7 +149,7 @@ urlpatterns = [
     path("api/v1/audit/", AuditView.as_view(), name="audit"),
     path("api/v1/me/", MyselfView.as_view(), name="me"),
     path("api/v1/me/usage/", OwnUsageView.as_view(), name="own-usage"),
-    path("api/v1/ag-ui/", AgUiView.as_view(), name="ag-ui"),
+    *([path("api/v1/ag-ui/", include("contrib.ag_ui.urls"))] if apps.is_installed("contrib.ag_ui") else []),
     path("api/v1/", include(router.urls)),
     path("api/v1/schema/", contracts.SchemaView.as_view(), name="schema"),
     path(

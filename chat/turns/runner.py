@@ -365,11 +365,13 @@ class _Run:
     def _plan(self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message], refused: str = "") -> Made:
         store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
+        searched, web_unopened = builder.searches_of([c.name for each in added for c in each.tool_calls], context)
         step = builder.Step(
-            searched=any(call.name in context.toolbox.searching for each in added for call in each.tool_calls),
+            searched=searched,
             last=cycle.last,
             undefined=cycle.undefined,
             first=cycle.number == 1,
+            web_unopened=web_unopened,
             reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
         given: MessageRow = vars(self.turn)["given"]

@@ -40,6 +40,7 @@ from chat.web import messages as pages
 from chat.web.home import surroundings
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_headers, with_row
+from core.text import unix_lines
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
@@ -146,7 +147,7 @@ def report(request: Request, pk: UUID) -> HttpResponse:
 def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     """What sending the draft would mean: the line under the composer and the panel behind it."""
     scope = asked_scope(request, pk, request.POST)
-    draft = Draft(request.POST.get("text", ""), _ids(request, "files", "file"), request.POST.get("effort"))
+    draft = Draft(unix_lines(request.POST.get("text", "")), _ids(request, "files", "file"), request.POST.get("effort"))
     model = services.visible_model(request.user, next(iter(request.POST.getlist("model")), None)) or model_for(
         scope.persona, request.user
     )
@@ -351,7 +352,7 @@ def turns_response(request: Request, found: Conversation, turns: list[Turn], *, 
 
 def _ask(request: Request) -> Ask:
     return Ask(
-        text=request.POST.get("text", ""),
+        text=unix_lines(request.POST.get("text", "")),
         files=_ids(request, "files", "file"),
         models=list(dict.fromkeys(_ids(request, "model", "model"))),
         key=request.POST.get("key", "")[:100] or None,

@@ -185,7 +185,6 @@ class HoldMiddleware:
         "login-again",
         "login-second",
         "login-passkey",
-        "login-passkey-options",
         "login-openid",
         "login-openid-done",
         "logout",

@@ -33,10 +33,10 @@ from projects.planner.services import create as create_task
 from tests.accounts.openid_browser import row_of, sign_in
 from tests.accounts.openid_provider import providing
 from tests.application import Application
-from tests.chat import ag_ui
 from tests.chat.conversations import past
 from tests.chat.openai_clients import posted
 from tests.conftest import Person
+from tests.contrib.ag_ui import client as ag_ui
 from tests.sockets import open_socket
 
 database = pytest.mark.django_db
@@ -362,7 +362,7 @@ def test_a_group_of_the_provider_gained_and_lost_counts_for_what_is_open_already
     application: Application, person: Person, restored: None
 ) -> None:
     """A socket that was opened before may use what the group gives, and its answer, there and in a stream, ends when
-    the next sign-in takes the group away. How soon: `scripts.bench shares`."""
+    the next sign-in takes the group away. How soon: `contrib.bench shares`."""
     PeopleGroup.objects.filter(everyone=True).update(all_models=False)
     group = save_group(user=None, group=None, fields={"name": uuid4().hex, "claim": "sales", "all_models": True})
     said = f"Write\nscript: {json.dumps({'text': 'word ' * 4000, 'interval': 0.05})}"

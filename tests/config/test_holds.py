@@ -60,7 +60,7 @@ def test_it_is_said_of_each_kind_of_row_whether_a_hold_keeps_it() -> None:
         for model in apps.get_models()
         for field in model._meta.get_fields()
         if isinstance(field, ForeignKey) and field.related_model is User and field.remote_field.on_delete is CASCADE
-        if model.__module__.split(".")[0] in ("accounts", "files", "personas", "projects", "chat")
+        if model.__module__.split(".")[0] in ("accounts", "files", "personas", "projects", "chat", "workspace")
     }
     assert own - WITHOUT <= {model._meta.label for model in apps.get_models() if paths_to_holds(model)}
 

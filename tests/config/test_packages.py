@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.sources import apps, modules
+from tests.config.sources import modules
+from tests.config.sources import packages as ours
 from tests.product import ROOT
 
 GROUND = "core"  # its modules are what every package stands on, those in it too
@@ -51,7 +52,7 @@ def home(module: str, packages: set[str]) -> str:
 
 def edges() -> dict[tuple[str, str], str]:
     """(package, package it imports from) with an example of such an import."""
-    paths = {dotted(path): path for path in modules(*apps())}
+    paths = {dotted(path): path for path in modules(*ours())}
     packages = {dotted(path.parent / "__init__.py") for path in paths.values()}
     known, found = set(paths) | packages, {}
     for name, path in paths.items():
