@@ -30,7 +30,7 @@ from chat.models.conversation_state import (
 from chat.models.queries import Standing, store
 from chat.models.summary import carry_marks
 from chat.models.words import title_from
-from chat.prompts.preview import budget, chosen_files, refuse_over_line
+from chat.prompts.document_budget import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import base_context
 from chat.rendering.references import remember
 from chat.turns.admission import Admitted, admit, tokens_given
