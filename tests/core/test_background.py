@@ -103,7 +103,7 @@ async def test_what_must_not_be_left_half_done_is_done_although_whoever_waits_is
     assert waiting.cancelling() == 1
 
 
-SOURCES = ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects")
+SOURCES = ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects", "workspace")
 TASK_NAME = re.compile(r"\"((?:\w+\.)+tasks\.\w+)\"")
 
 
