@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
+from chat.lab.profile_trial import trials
 from chat.models import Conversation
-from chat.prompts.profile_trial import trials
 from config.workspace import admin as workspace_admin
 from config.workspace import people_admin
 from core import i18n

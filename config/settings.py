@@ -52,7 +52,12 @@ INSTALLED_APPS = [
     "files",
     "personas",
     "projects",
+    "projects.planner",
     "chat",
+    "chat.ledger",
+    "chat.readings",
+    "chat.lab",
+    "chat.runs",
     *(["contrib.ag_ui"] if env.bool("AG_UI", default=True) else []),
     "config",
 ]
@@ -205,7 +210,7 @@ CONNECTIONS_AT_ONCE = env.int("CONNECTIONS_AT_ONCE", default=100)  # sockets and
 WAITING_TURNS = env.int("WAITING_TURNS", default=50)  # of one person, beside those: they wait in that person's own line
 STORED_BYTES = env.int("STORED_BYTES", default=10_000_000_000)  # of one person; 0 sets no limit
 GOES_WITH_PERSON = "personas.services.delete_reminders_of"  # deletes what nobody else uses and no row of theirs owns
-SEARCH_LEDGER = "chat.usage.searching.written_down"  # writes down what embedders and re-rankers read
+SEARCH_LEDGER = "chat.ledger.searching.written_down"  # writes down what embedders and re-rankers read
 PAGE_READER = "chat.background.page_reading.read_page"  # reads pages that are pictures, with a model
 # What a legal hold keeps: by kind of row, the paths to the holds that reach it.
 _ATTACHED = "attachments__message__conversation"
@@ -291,7 +296,7 @@ SPECTACULAR_SETTINGS = {
         "MemberRole": "accounts.models.Role",
         "EffortEnum": "llm.models.Effort",
         "LanguageEnum": LANGUAGES,
-        "ReadingStatus": "chat.models.Reading.Status",
+        "ReadingStatus": "chat.readings.models.Reading.Status",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

@@ -21,11 +21,11 @@ from chat.api import permissions as permission_api
 from chat.api.plan import DocumentBudgetView
 from chat.conversations import api as conversations_api
 from chat.conversations import views
+from chat.ledger.api import MyselfView, OwnUsageView, UsageView
 from chat.openai_api import api as protocol_api
 from chat.readings import api as reading_api
 from chat.runs import api as run_api
 from chat.summaries import api as summary_api
-from chat.usage.api import MyselfView, OwnUsageView, UsageView
 from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page, people_page
 from config.http import app, health, metrics

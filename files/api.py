@@ -13,11 +13,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
+from core.api.fields import Strict
+from core.api.pagination import NewestFirst
 from core.errors import ProductError
 from core.i18n import translated
 from core.json_bodies import JSONParser
-from core.requests import NewestFirst, Strict
 from files import services
 from files.encodings import ENCODINGS
 from files.models import File

@@ -92,7 +92,7 @@ def in_python() -> Iterator[tuple[Message, str]]:
         reader = _Reader(sentences=not PROGRAMS.search(name))
         reader.visit(ast.parse(path.read_text()))
         yield from ((message, name) for message in reader.found)
-    yield from ((Message(state, context=CONTEXT), "projects/models/task.py") for state in STATES)
+    yield from ((Message(state, context=CONTEXT), "projects/planner/models/task.py") for state in STATES)
     yield from ((Message(words, context=CONTEXT), "personas/texts/") for words in _of_texts())
     yield from in_frame()
     from config import admin, admin_words  # noqa: PLC0415 - only once Django is set up

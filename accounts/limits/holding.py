@@ -1,4 +1,4 @@
-"""Which limits hold for whom. Who holds people to them: `chat.usage.limits`, and `files.services` for storage."""
+"""Which limits hold for whom. Who holds people to them: `chat.ledger.limits`, and `files.services` for storage."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -15,16 +15,19 @@ from django.db import close_old_connections, transaction
 from accounts.access.rights import require
 from accounts.models import May, User
 from audit.services import record
-from chat.models import Conversation, Mark, Message, ModelCall, Reading, Turn
+from chat.ledger.models import ModelCall
+from chat.ledger.services import csv_pages
+from chat.models import Conversation, Mark, Message, Turn
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
-from chat.usage.services import csv_pages
+from chat.readings.models import Reading
 from core.errors import NotFound, ProductError
 from files.models import File
 from files.services import open_blob
 from llm.step_filters.thoughts import split_reasoning, without_reasoning
 from personas.models import Persona, SavedPrompt
-from projects.models import Project, Task
+from projects.models import Project
+from projects.planner.models import Task
 
 FORMAT = "glasshouse.conversation/1"
 KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}

@@ -15,7 +15,7 @@ from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
 from accounts.models import May, User, Workspace
 from chat.context.rendering import Numbers
 from chat.context.types import ContextRequest, Room
-from chat.models import Conversation, Mention, Message, RunStep, Summary, Turn
+from chat.models import Conversation, Mention, Message, Summary, Turn
 from chat.models.conversation_state import ChatScope, scope_of
 from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
@@ -41,7 +41,8 @@ from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import reminders_for, rules_at
 from personas.texts import BUILT_IN, BUILT_IN_DIGEST, Texts
 from personas.tools import TASKS, WEB
-from projects.models import Project, ProjectFile, codes
+from projects.models import Project, ProjectFile
+from projects.planner.models import RunStep, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
 
 # Tokens to expect of a step's reasoning by its effort, and by that of providers where none is said: our judgement.
@@ -248,7 +249,7 @@ class TurnContext:
 
     def completed(self, frame: ContextRequest) -> ContextRequest:
         """What is planned with instead of `frame`, which is a prompt without its messages: the same, but where a stored
-        turn is planned again (`chat.replay`)."""
+        turn is planned again (`chat.lab`)."""
         return frame
 
     def made_with(self) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import services
 from chat.conversations.sidebar import side_context
-from chat.models import Conversation, Message, ModelCall, NextMessage, Turn
+from chat.ledger.models import ModelCall
+from chat.ledger.services import spent
+from chat.models import Conversation, Message, NextMessage, Turn
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation, visible_message, visible_turn
 from chat.models.summary import NO_MARKS, marks_on
 from chat.prompts import inspector
@@ -34,7 +36,6 @@ from chat.turns.emitter import answer_of
 from chat.turns.services import asking, decide_call, shown, stop_turn
 from chat.turns.submit import Ask
 from chat.turns.submit import regenerate as answer_anew
-from chat.usage.services import spent
 from chat.web import messages as pages
 from chat.web.home import surroundings
 from core.errors import ProductError

@@ -7,9 +7,9 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 
-from accounts.access import permissions
 from chat.realtime import events
-from core.requests import EVENT_STREAM
+from core.api import idempotency
+from core.api.streams import EVENT_STREAM
 
 Document = dict[str, Any]
 
@@ -207,19 +207,19 @@ EXAMPLES: dict[str, tuple[Any, str, Any]] = {
 }
 
 IDEMPOTENCY_KEY = OpenApiParameter(
-    permissions.KEY_HEADER,
+    idempotency.KEY_HEADER,
     str,
     OpenApiParameter.HEADER,
-    description=f"At most {permissions.LONGEST_KEY} characters. The same again within 24 hours gets the first answer,"
+    description=f"At most {idempotency.LONGEST_KEY} characters. The same again within 24 hours gets the first answer,"
     " without a token or secret that was shown in it: that is null then, and `left_out` says so.",
 )
 
 
 class Schema(AutoSchema):
-    """Every write takes an `Idempotency-Key`, see `accounts.access.permissions.ScopedView`."""
+    """Every write takes an `Idempotency-Key`, see `accounts.access.api_views.ScopedView`."""
 
     def get_override_parameters(self) -> list[Any]:
-        return [IDEMPOTENCY_KEY] if self.method in permissions.WRITES else []
+        return [IDEMPOTENCY_KEY] if self.method in idempotency.WRITES else []
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # the base is untyped

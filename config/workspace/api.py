@@ -11,11 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts import workspace
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.models import Workspace
 from config.workspace.services import save_settings
+from core.api.fields import Strict, valid
 from core.permissions import require_right
-from core.requests import Strict, valid
 from personas.models import BudgetProfile
 from personas.services import default_profile
 

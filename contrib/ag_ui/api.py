@@ -11,8 +11,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 
+from accounts.access.api_views import ScopedView
 from accounts.access.authentication import Credential
-from accounts.access.permissions import ScopedView, key_of
 from accounts.realtime import require_connection_of_request
 from chat.models import Turn
 from chat.prompts.turn_context import options_of
@@ -21,8 +21,9 @@ from chat.realtime.events import EventType
 from chat.turns.store import UNEXPECTED
 from contrib.ag_ui import run_input, start_run
 from contrib.ag_ui.translation import Head, Translation
+from core.api.idempotency import key_of
+from core.api.streams import EVENT_STREAM, JSON_OR_EVENTS
 from core.i18n import translated
-from core.requests import EVENT_STREAM, JSON_OR_EVENTS
 
 logger = logging.getLogger(__name__)
 

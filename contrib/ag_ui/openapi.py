@@ -6,7 +6,7 @@ from ag_ui.core import Event
 from pydantic import TypeAdapter
 
 from config.api_docs.schema import ID, OTHER, Document, message_of
-from core.requests import EVENT_STREAM
+from core.api.streams import EVENT_STREAM
 
 OPERATION = "ag_ui_run"
 PREFIX = "AgUi"  # of the names of components

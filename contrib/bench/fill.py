@@ -22,23 +22,16 @@ from django.utils import timezone  # noqa: E402
 
 from accounts.models import User  # noqa: E402
 from audit.models import Entry  # noqa: E402
-from chat.models import (  # noqa: E402
-    Attachment,
-    Conversation,
-    Message,
-    ModelCall,
-    Share,
-    Summary,
-    Turn,
-    UsageDay,
-)
-from chat.usage.sums import sum_days  # noqa: E402
+from chat.ledger.models import ModelCall, UsageDay  # noqa: E402
+from chat.ledger.sums import sum_days  # noqa: E402
+from chat.models import Attachment, Conversation, Message, Share, Summary, Turn  # noqa: E402
 from files.index.chunking import VERSION  # noqa: E402
 from files.index.embedders import active_embedder  # noqa: E402
 from files.models import Chunk, File, FileText  # noqa: E402
 from llm.models import Model, Provider  # noqa: E402
 from personas.models import Persona  # noqa: E402
-from projects.models import Membership, Project, ProjectFile, Task  # noqa: E402
+from projects.models import Membership, Project, ProjectFile  # noqa: E402
+from projects.planner.models import Task  # noqa: E402
 
 DAYS = 90  # over which everything is spread, back from the first run
 AT_ONCE = 100_000  # rows of one statement

@@ -27,7 +27,8 @@ from django.test.utils import CaptureQueriesContext, override_settings, setup_te
 from django.urls import reverse  # noqa: E402
 
 from accounts.models import User  # noqa: E402
-from chat.models import Conversation, ModelCall  # noqa: E402
+from chat.ledger.models import ModelCall  # noqa: E402
+from chat.models import Conversation  # noqa: E402
 from contrib.bench import fill  # noqa: E402
 from contrib.bench.volume import LIMIT, NOISE  # noqa: E402
 

@@ -11,9 +11,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
+from core.api.fields import Strict, VisibleField
+from core.api.pagination import ByName
 from core.errors import ProductError
-from core.requests import ByName, Strict, VisibleField
 from personas.api import METHODS, require_admin
 from personas.models import SavedPrompt
 from projects.models import Project

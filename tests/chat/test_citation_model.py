@@ -12,7 +12,8 @@ from accounts import workspace
 from accounts.models import Workspace
 from chat.citations.judging import asked, combined, read
 from chat.citations.services import Check
-from chat.models import Conversation, ModelCall
+from chat.ledger.models import ModelCall
+from chat.models import Conversation
 from core.errors import ModelError
 from llm.models import Model
 from tests.application import Application

@@ -8,7 +8,7 @@ import pytest
 
 from accounts import workspace
 from accounts.models import Workspace
-from chat.models import ModelCall
+from chat.ledger.models import ModelCall
 from core.errors import ProductError
 from files import services
 from files.models import File, FileText

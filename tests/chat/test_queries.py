@@ -9,23 +9,14 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models import (
-    Attachment,
-    Conversation,
-    LastPrompt,
-    Mention,
-    Message,
-    ModelCall,
-    NextMessage,
-    Run,
-    SummaryJob,
-    Turn,
-)
+from chat.ledger.models import ModelCall
+from chat.models import Attachment, Conversation, LastPrompt, Mention, Message, NextMessage, SummaryJob, Turn
 from chat.models.queries import Following, branch, claim, end, following, lock, record, settle, standing, store
 from files.models import File
 from llm.models import Model, Provider, WorkspaceVersion
 from personas.models import Persona, Reminder
-from projects.models.task import Task
+from projects.planner.models import Run
+from projects.planner.models.task import Task
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from scripts.turn_times import listening, settled, timed

@@ -26,7 +26,8 @@ from core.errors import ProductError
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import Persona, PersonaShare
 from personas.services import model_for
-from projects.models import Membership, Project, Task
+from projects.models import Membership, Project
+from projects.planner.models import Task
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from tests.accounts.openid_browser import row_of, sign_in

@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from accounts import workspace
 from accounts.models import Workspace
+from chat.lab.past import AS_IT_WAS, Variation
+from chat.lab.services import chosen, planned
 from chat.models import Turn
-from chat.replay.past import AS_IT_WAS, Variation
-from chat.replay.services import chosen, planned
 from llm.models import Model
 from personas.models import Persona
 from tests.application import Application

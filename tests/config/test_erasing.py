@@ -17,7 +17,8 @@ from accounts.models import User
 from accounts.services import create_token
 from audit.chain import Checked, verify
 from audit.models import Entry
-from chat.models import Import, ModelCall, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Import, Turn
 from config.workspace.erasing import erase_person
 from core.errors import ProductError
 from files.models import File

@@ -15,7 +15,7 @@ from django.db.models import CASCADE, ForeignKey
 from accounts.models import User
 from accounts.services import delete_user
 from chat.conversations.services import update_conversation
-from chat.models import Attachment, Conversation, Message, Run
+from chat.models import Attachment, Conversation, Message
 from config.workspace.erasing import erase_person
 from core.errors import ProductError
 from files.models import File
@@ -23,6 +23,7 @@ from files.services import delete as delete_file
 from personas.models import Persona, Reminder, SavedPrompt
 from personas.services import save_reminder, update_persona
 from projects.models import Project
+from projects.planner.models import Run
 from projects.planner.rules import Actor
 from projects.planner.services import delete as delete_task
 from projects.prompts.services import update_saved_prompt

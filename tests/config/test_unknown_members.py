@@ -10,7 +10,7 @@ from rest_framework.serializers import BaseSerializer, ListSerializer, Serialize
 from accounts.models import User
 from chat.models import Conversation, Turn
 from contrib.ag_ui.run_input import ForwardedProps
-from core.requests import Strict
+from core.api.fields import Strict
 from projects.models import Project
 from projects.planner.api import ProgressSerializer
 from tests.accounts.programs import Program

@@ -10,11 +10,13 @@ from django.urls import reverse
 from playwright.sync_api import ViewportSize
 
 from accounts.models import ApiToken, User
-from chat.models import Conversation, ModelCall, Share
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Share
 from files.models import File
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona, SavedPrompt
-from projects.models import Project, Task
+from projects.models import Project
+from projects.planner.models import Task
 from tests.conftest import Person
 from tests.e2e.conftest import HAND, TOO_WIDE, OpenBrowser, in_thread
 from tests.house import PROFILE, House

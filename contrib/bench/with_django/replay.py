@@ -12,11 +12,11 @@ from django.utils import timezone  # noqa: E402 - models can be imported only af
 
 from accounts.models import User  # noqa: E402
 from chat.context import cache  # noqa: E402
+from chat.lab.past import AS_IT_WAS, Variation  # noqa: E402
+from chat.lab.services import chosen, planned  # noqa: E402
 from chat.models import Message, Turn  # noqa: E402
 from chat.prompts import builder, report  # noqa: E402
 from chat.prompts.turn_context import context_of_turn  # noqa: E402
-from chat.replay.past import AS_IT_WAS, Variation  # noqa: E402
-from chat.replay.services import chosen, planned  # noqa: E402
 from llm.models import Model, Provider  # noqa: E402
 from llm.services import cache_rule  # noqa: E402
 from personas.models import BudgetProfile  # noqa: E402

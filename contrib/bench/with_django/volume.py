@@ -35,7 +35,8 @@ from contrib.bench.retrieval import messages  # noqa: E402
 from files.models import File  # noqa: E402
 from llm.models import Model  # noqa: E402
 from personas.models import Persona  # noqa: E402
-from projects.models import Project, Task  # noqa: E402
+from projects.models import Project  # noqa: E402
+from projects.planner.models import Task  # noqa: E402
 
 PERSON = "fill-000002"  # who has the first project
 RUNS = 7
