@@ -29,14 +29,14 @@ from chat.summaries import api as summary_api
 from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page, people_page
 from config.http import app, health, metrics
-from config.setup.sign_in import AdminSignInView, SignInAgainView, SignInView
-from config.workspace.api import LogoView, WorkspaceView
 from files import api
 from personas import api as personas_api
 from personas import text_api
 from projects import api as projects_api
 from projects.planner import api as task_api
-from projects.prompts import api as prompt_api
+from projects.saved_prompts import api as prompt_api
+from workspace.administration.api import LogoView, WorkspaceView
+from workspace.setup.sign_in import AdminSignInView, SignInAgainView, SignInView
 
 __all__ = ["handler404", "handler500", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
 
@@ -75,10 +75,10 @@ urlpatterns = [
     path("files/", include("files.urls")),
     path("projects/", include("projects.urls")),
     path("tasks/", include("projects.planner.urls")),
-    path("personas/prompts/", include("projects.prompts.urls")),
+    path("personas/prompts/", include("projects.saved_prompts.urls")),
     path("personas/", include("personas.urls")),
     path("settings/", include("accounts.urls")),
-    path("setup/", include("config.setup.urls")),
+    path("setup/", include("workspace.setup.urls")),
     path(
         "login/",
         limited_sign_in("password", sign_in(SignInView.as_view())),
@@ -86,9 +86,10 @@ urlpatterns = [
     ),
     path("login/again/", limited_sign_in("password", sign_in(SignInAgainView.as_view())), name="login-again"),
     path("login/second/", limited_sign_in("second", factor_views.second_step), name="login-second"),
-    path("login/passkey/", limited_sign_in("passkey", factor_views.passkey, requests=2), name="login-passkey"),
     path(
-        "login/passkey/options/", limited_sign_in("passkey", factor_views.passkey_options), name="login-passkey-options"
+        "login/passkey/",
+        limited_sign_in("passkey", factor_views.PasskeySignInView.as_view(), requests=2, get_works=True),
+        name="login-passkey",
     ),
     path("login/forgotten/", limited_sign_in("forgotten", forgotten), name="forgotten"),
     path("login/sign-up/", limited_sign_in("sign-up", mail_views.sign_up), name="sign-up"),

@@ -66,11 +66,18 @@ class UploadSerializer(Strict):
     file = serializers.FileField(allow_empty_file=True, help_text="The bytes; what it is is told from them.")
 
 
+LONGEST_ENCODING, LONGEST_PASSWORD = 100, 1_000  # characters
+
+
 class RereadSerializer(Strict):
     encoding = serializers.CharField(
-        required=False, allow_blank=True, help_text=f"Of a text, if the one found is wrong: {', '.join(ENCODINGS)}."
+        max_length=LONGEST_ENCODING,
+        required=False,
+        allow_blank=True,
+        help_text=f"Of a text, if the one found is wrong: {', '.join(ENCODINGS)}.",
     )
     password = serializers.CharField(
+        max_length=LONGEST_PASSWORD,
         required=False,
         allow_blank=True,
         trim_whitespace=False,

@@ -15,7 +15,6 @@ from django.urls import reverse
 from django.utils.module_loading import import_string
 from redis.exceptions import RedisError
 
-from accounts.models.workspace import workspace_at
 from accounts.webhooks.services import emit
 from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
 from core.errors import ProductError
@@ -27,6 +26,7 @@ from files.undrawn import forget_failures
 from llm import tokens
 from llm.models import Model
 from readers.api import Extracted, ReaderError, Recogniser, closed_names, closed_notice, read, with_opened
+from workspace.models.settings import workspace_at
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
 SLOTS_OF_PERSON = 2  # of those, so that files that take long do not hold up other people; about one for each processor

@@ -20,9 +20,6 @@ from personas.models import Persona
 from projects import members, services
 from projects.handing_over import hand_over_project
 from projects.models import Invitation, Membership, Project, ProjectFile
-from projects.prompts import admin as prompt_admin
-
-__all__ = ["prompt_admin"]  # Django looks for admin pages here alone
 
 INSTRUCTIONS = "Stand in every prompt of its conversations, behind the system prompt and the persona."
 

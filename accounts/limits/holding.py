@@ -7,7 +7,7 @@ from uuid import UUID
 
 from accounts.access.rights import rights_of
 from accounts.models import Limit
-from llm.models.workspace import Kept
+from workspace.models.version import Kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from core.time_zones import is_zone, present_name, zone_named
-from llm.models import WorkspaceVersion
+from workspace.models import WorkspaceVersion
 
 
 class TimeZoneField(models.CharField[str, str]):

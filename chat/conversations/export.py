@@ -25,9 +25,10 @@ from core.errors import NotFound, ProductError
 from files.models import File
 from files.services import open_blob
 from llm.step_filters.thoughts import split_reasoning, without_reasoning
-from personas.models import Persona, SavedPrompt
+from personas.models import Persona
 from projects.models import Project
 from projects.planner.models import Task
+from projects.saved_prompts.models import SavedPrompt
 
 FORMAT = "glasshouse.conversation/1"
 KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}

@@ -13,7 +13,6 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from accounts.models import Workspace
 from chat.context.rendering import Numbers
 from chat.context.types import Block, ContextRequest, Room
 from chat.models import Message, Summary, Turn
@@ -27,6 +26,7 @@ from llm.models import Model
 from personas.models import BudgetProfile, SystemPrompt
 from personas.services import texts_then
 from projects.models import ProjectFile
+from workspace.models import Workspace
 
 SHARES = ("safety_margin", "catch_all_margin", "project_share")
 SECTIONS = {  # one text each, which the report has

@@ -54,7 +54,7 @@ def join_line(owner_id: object) -> None:
 
 class Standing(NamedTuple):
     """Whether an answer, a summary or a run is under way in a conversation; how many answers of its person are being
-    written; the depth of its leaf; the version of the workspace (`llm.models.workspace`); whether its persona is
+    written; the depth of its leaf; the version of the workspace (`workspace.models.version`); whether its persona is
     somebody else's and not everybody's; the tokens of its newest prompt that has a count, whose messages the next one
     has too."""
 

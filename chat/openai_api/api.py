@@ -23,10 +23,13 @@ from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
 from core.api.rate_limit import Allowance, count, require
 from core.api.views import missing_scope
+from core.background import completed
 from core.errors import ProductError
 from core.requests import settle
 
 PROJECT, REPORT = "X-Glasshouse-Project", "X-Glasshouse-Report"
+
+_embedding_calls = embedding.PersonalCalls()
 
 Arguments = ParamSpec("Arguments")
 View = Callable[Concatenate[HttpRequest, User, Arguments], Coroutine[Any, Any, HttpResponseBase]]
@@ -149,4 +152,6 @@ async def _close(relay: Relay) -> None:
 @for_tokens("POST", "chat", "files")
 async def embeddings(request: HttpRequest, user: User) -> HttpResponseBase:
     body: dict[str, Any] = await asyncio.to_thread(body_of, request)
-    return JsonResponse(await threaded(embedding.answer)(user, body))
+    async with _embedding_calls.turn(user.pk):
+        # A client that goes away must not let the next call begin before this one has ended.
+        return JsonResponse(await completed(threaded(embedding.answer)(user, body)))

@@ -22,8 +22,8 @@ from chat.prompts.history import READABLE, Documents, texts_of, why_missing
 from chat.tools.files import HITS, passages, phrasings_of
 from files.index.language import readable
 from files.index.ledger import NOBODY, Payer
-from files.index.reranking import Found, find
-from files.index.search import Hit
+from files.index.reranking import find
+from files.index.search import Hit, SearchResult
 from files.models import File
 from personas.models import BudgetProfile
 from personas.texts import Texts
@@ -146,7 +146,7 @@ class PromptFiles:
     listed: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     _counted: dict[str, int] = field(default_factory=dict)
-    _searched: dict[frozenset[UUID], Found] = field(default_factory=dict)
+    _searched: dict[frozenset[UUID], SearchResult] = field(default_factory=dict)
 
     def build(self, request: ContextRequest, first: Sequence[ContextMessage] = ()) -> Prompt:
         """The prompt with the project's files and the list, which `request` is without. Raises `ContextError`.
@@ -316,7 +316,7 @@ class PromptFiles:
     def _rendered(self, found: Mapping[UUID, Sequence[Hit]], numbers: Numbers) -> str:
         return documents_text([passages(pk, hits) for pk, hits in found.items()], numbers, self.made.texts)
 
-    def _related(self, ids: frozenset[UUID]) -> Found:
+    def _related(self, ids: frozenset[UUID]) -> SearchResult:
         """The best passages; for a brief message those only that have to do with it, or whose file it names."""
         if ids not in self._searched:
             rows = File.objects.filter(pk__in=ids, searchable=True)

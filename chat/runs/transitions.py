@@ -14,11 +14,11 @@ from accounts.webhooks.services import emit
 from chat.models import Turn
 from chat.runs import prompts
 from core.errors import ProductError
-from llm.models import WorkspaceVersion
 from projects.planner.models import Run, RunStep
 from projects.planner.models.task import Task
 from projects.planner.rules import Actor
 from projects.planner.services import draft_begun, set_status
+from workspace.models import WorkspaceVersion
 
 # From a status to those that may follow it, with what leads there. Nothing leads out of “done”.
 _ENDS: Mapping[str, str] = {

@@ -60,7 +60,7 @@ class SearchFiles:
     history keeps all of them as the call's arguments, in the form that the model itself writes.
 
     The question goes along with the first search of a turn; further ones look for what that did not find. `notes`:
-    sentences for people about what the re-ranker did not do.
+    sentences for people about what an embedder or the re-ranker did not do.
     """
 
     timeout = 20.0

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
+from uuid import UUID
 
 from accounts.models import User
 from chat.context.rendering import ToolGuidance
@@ -100,15 +101,16 @@ PROPOSED = " It is proposed: the user accepts or declines it on the page of thei
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """Who acts, and in which step of a run if it is one."""
+    """Who acts, in which conversation, and in which step of a run if it is one."""
 
     user: User
     model: str
+    conversation: UUID | None
     step: RunStep | None = None
 
     @property
     def actor(self) -> Actor:
-        return Actor(self.user, self.model)
+        return Actor(self.user, self.model, self.conversation)
 
     def task(self, code: str) -> Task:
         """Raises `BadArguments` for what is no code, `NotFound` for a code that nothing has."""

@@ -46,6 +46,7 @@ from personas.services import one_of
 
 MAX_TEXT = 1_000_000  # characters of one message
 MAX_MODELS = 3
+LONGEST_EFFORT = 100  # characters; a shorter one that is no effort is refused by its name
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,12 +43,12 @@ from core.requests import get_or_404, identifier, with_headers, with_row
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
-from personas.models import SavedPrompt
 from personas.services import model_for
 from projects.models import Project
 from projects.models.roles import visible_project
-from projects.prompts.services import offered_prompts, visible_saved_prompt
-from projects.prompts.variables import LONGEST, filled, variables
+from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.services import offered_prompts, visible_saved_prompt
+from projects.saved_prompts.variables import LONGEST, filled, variables
 
 ACCEPTED = "Message-Accepted"  # a header: by it the composer knows that what it has sent is stored
 DECISIONS = {"yes": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}

@@ -7,8 +7,6 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from accounts import workspace
-from accounts.models import Workspace
 from chat.lab.past import AS_IT_WAS, Variation
 from chat.lab.services import chosen, planned
 from chat.models import Turn
@@ -17,6 +15,8 @@ from personas.models import Persona
 from tests.application import Application
 from tests.chat.openai_clients import client_of
 from tests.conftest import Person
+from workspace import services as workspace
+from workspace.models import Workspace
 
 
 @pytest.fixture(autouse=True)

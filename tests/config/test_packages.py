@@ -1,6 +1,7 @@
 """The packages that keep the code findable: few modules each, and imports in one direction."""
 
 import ast
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,6 +15,17 @@ from tests.product import ROOT
 
 GROUND = "core"  # its modules are what every package stands on, those in it too
 DJANGOS = ("management", "templatetags")  # folders that Django asks for belong to the package that holds them
+
+
+# An app may have rooms on several floors: the layers of the first contract that have a dot stand by themselves.
+_CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+ROOMS = [name for layer in _CONTRACTS[0]["layers"] for name in layer.replace(":", "|").split(" | ") if "." in name]
+
+
+def room(package: str) -> str:
+    """The package's name, with the name of its room as the first part."""
+    own = next((each for each in ROOMS if package == each or package.startswith(f"{each}.")), None)
+    return package if own is None else own.replace(".", "/") + package.removeprefix(own)
 
 
 def dotted(path: Path) -> str:
@@ -45,8 +57,9 @@ def edges() -> dict[tuple[str, str], str]:
     known, found = set(paths) | packages, {}
     for name, path in paths.items():
         for target in imported(ast.parse(path.read_text()), known):
-            if target in known and home(target, packages) != home(name, packages):
-                found[home(name, packages), home(target, packages)] = f"{name} imports {target}"
+            pair = room(home(name, packages)), room(home(target, packages))
+            if target in known and pair[0] != pair[1]:
+                found[pair] = f"{name} imports {target}"
     return found
 
 

@@ -14,9 +14,10 @@ from chat.ledger.models import ModelCall
 from chat.models import Conversation, Share
 from files.models import File
 from llm.models import Model, Provider
-from personas.models import BudgetProfile, Persona, SavedPrompt
+from personas.models import BudgetProfile, Persona
 from projects.models import Project
 from projects.planner.models import Task
+from projects.saved_prompts.models import SavedPrompt
 from tests.conftest import Person
 from tests.e2e.conftest import HAND, TOO_WIDE, OpenBrowser, in_thread
 from tests.house import PROFILE, House

@@ -11,8 +11,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from accounts import workspace
-from accounts.models import User, Workspace
+from accounts.models import User
 from chat.conversations.export import _lists
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Message
@@ -30,6 +29,8 @@ from tests.chat.documents import upload
 from tests.config.household import signed_in
 from tests.conftest import Person
 from tests.product import until
+from workspace import services as workspace
+from workspace.models import Workspace
 
 QUESTION = "How much cacao was bought?"
 HANGS = {"ttft": 600}
