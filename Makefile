@@ -73,16 +73,16 @@ fuzz: $(INSTALLED_TO_TEST)
 	FUZZ_EXAMPLES=40 CONTEXT_EXAMPLES=400 $(BIN)/python -m pytest -n 2 tests/config/test_fuzz.py tests/chat/context/test_properties.py
 
 bench: $(INSTALLED_TO_TEST)
-	$(BIN)/python -m scripts.bench
+	$(BIN)/python -m contrib.bench
 
 bench-peers: $(INSTALLED_TO_TEST)
-	@$(BIN)/python -m scripts.bench.peers $(TABLES)
+	@$(BIN)/python -m contrib.bench.peers $(TABLES)
 
 cluster: $(INSTALLED_TO_TEST) cluster-packages
-	@exec $(BIN)/python -m scripts.cluster
+	@exec $(BIN)/python -m contrib.cluster
 
 test-cluster: $(INSTALLED_TO_TEST) cluster-packages
-	@exec $(BIN)/python -m scripts.cluster.trial
+	@exec $(BIN)/python -m contrib.cluster.trial
 
 test-beside: $(INSTALLED_TO_TEST)
 	@$(BIN)/python -m scripts.beside $(or $(COMMIT),HEAD~1) $(TESTS)

@@ -11,12 +11,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts import services
+from accounts.access.api_views import ScopedView
 from accounts.access.login import needs_fresh, require_fresh
 from accounts.access.login_throttle import confirm
-from accounts.access.permissions import ScopedView, ShownOnce
 from accounts.access.rights import rights_of
 from accounts.models import ApiToken, PeopleGroup, User
-from core.requests import NewestFirst, Strict, valid
+from core.api.fields import Strict, valid
+from core.api.idempotency import ShownOnce
+from core.api.pagination import NewestFirst
 
 
 class MeSerializer(Strict, serializers.ModelSerializer[User]):

@@ -20,11 +20,11 @@ from accounts.access.holds import is_held
 from accounts.access.rights import require
 from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
 from accounts.models import AdminRecord, ApiToken, May, Session, User
-from accounts.models.workspace import all_languages, workspace_at
 from audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
 from core.time_zones import is_zone, present_name
+from workspace.models.settings import all_languages, workspace_at
 
 MAX_NAME = 100
 PREFERENCES = ("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search")

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from django.utils.translation import override
 
-from accounts.access.permissions import LONGEST_KEY
 from accounts.models import User
 from accounts.realtime import SignedInConsumer, has_changed
 from chat.conversations.branches import continue_answer
@@ -36,6 +35,7 @@ from chat.realtime.events import (
 from chat.sending.services import send_or_queue
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask, check_effort, regenerate
+from core.api.idempotency import LONGEST_KEY
 from core.errors import NotFound, ProductError
 from core.i18n import translated
 from core.requests import get_or_404, identifier

@@ -13,17 +13,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
+from core.api.fields import Strict
+from core.api.pagination import NewestFirst
 from core.errors import ProductError
 from core.i18n import translated
 from core.json_bodies import JSONParser
-from core.requests import NewestFirst, Strict
 from files import services
 from files.encodings import ENCODINGS
-from files.extraction.readers.media_types import KNOWN
 from files.models import File
 from files.page_pictures import picture
 from files.pages import NOT_READ, Piece, Reading, download
+from readers.api import media_types
 
 
 class FileErrorSerializer(serializers.Serializer[dict[str, str]]):
@@ -140,7 +141,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         services.reread(user=self.person, file=file, **given.validated_data)
         return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
 
-    @extend_schema(responses={(200, each): OpenApiTypes.BINARY for each in (*KNOWN, NOT_READ)})
+    @extend_schema(responses={(200, each): OpenApiTypes.BINARY for each in (*media_types.KNOWN, NOT_READ)})
     @action(detail=True)
     def content(self, request: Request, pk: str) -> HttpResponseBase:
         """The original bytes."""

@@ -24,9 +24,9 @@ from core.locks import lock
 from core.requests import get_or_404
 from files import ingest, passwords, storage
 from files.encodings import ENCODINGS
-from files.extraction.readers.result import SENTENCES
 from files.models import File, FileText
 from llm import tokens
+from readers.api import SENTENCES
 
 MAX_NAME = 255
 LATER = 3600  # seconds: room is up to the person; programs that try again by themselves should not do so soon

@@ -14,24 +14,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.access.rights import models_of
 from accounts.models import EDITING, ApiToken, Role
+from core.api.entity_tags import ETAG, IF_MATCH, expected, tagged
+from core.api.fields import Strict, VisibleField
+from core.api.pagination import ByName, ByUpdate, OldestFirst, pages
 from core.errors import ProductError
 from core.permissions import require_right
-from core.requests import (
-    ETAG,
-    IF_MATCH,
-    ByName,
-    ByUpdate,
-    OldestFirst,
-    Strict,
-    VisibleField,
-    expected,
-    or_404,
-    pages,
-    tagged,
-)
+from core.requests import or_404
 from llm.models import Model
 from llm.serializers import ModelSerializer
 from personas import services, tools

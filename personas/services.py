@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from accounts.access.holds import require_free, require_rewritable
 from accounts.access.rights import models_of, require
-from accounts.models import May, User, Workspace
+from accounts.models import May, User
 from audit.services import changed, record, record_saved, stored
 from core.errors import ProductError
 from core.locks import lock
@@ -22,12 +22,13 @@ from core.requests import get_or_404
 from core.text import unix_lines
 from llm import tokens
 from llm.models import Model
-from llm.models.workspace import Kept
 from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SystemPrompt
 from personas.sharing.names import NAMES, free_name, require_free_name
 from personas.sharing.roles import require_editor, require_owner
 from personas.texts import BUILT_IN, TEXTS, Own, Texts, checked
+from workspace.models import Workspace
+from workspace.models.version import Kept
 
 Version = TypeVar("Version", bound=PromptVersion)
 

@@ -12,10 +12,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.models import Role, strongest
 from audit.origin import origin
-from core.requests import ByUpdate, OldestFirst, Strict, VisibleField, pages, posts, valid
+from core.api.actions import posts
+from core.api.fields import Strict, VisibleField, valid
+from core.api.pagination import ByUpdate, OldestFirst, pages
 from files.index.ledger import Payer
 from files.index.reranking import find
 from files.index.search import MAX_LIMIT, MAX_QUERY

@@ -24,10 +24,10 @@ from core.i18n import ADMIN, CONTEXT
 from personas import texts
 from tests.product import ROOT
 
-APPS = ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects")
+APPS = ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects", "readers", "workspace")
 # What is here is read by administrators, models, or programs that expect a protocol's English.
 PROGRAMS = re.compile(
-    r"/(migrations|management/commands/(?!doctor)|embedded|net|webhooks/(?!admin)|openai_api|ag_ui|tools/(?!toolbox|mcp))"
+    r"/(migrations|management/commands/(?!doctor)|embedded|net|webhooks/(?!admin)|openai_api|tools/(?!toolbox|mcp))"
     r"|^config/(api_docs|browser_packages|http/metrics|schema|service_urls|settings|static_files|templatetags)"
     r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|texts/examples|models/summary)"
     r"|^files/index/indexing|^llm/(agent_loop|model_facts|models|types|tokens)|^personas/models"
@@ -87,12 +87,12 @@ def _of_tag(node: Any) -> Message:
 
 
 def in_python() -> Iterator[tuple[Message, str]]:
-    for path in sorted(path for app in APPS for path in (ROOT / app).rglob("*.py")):
+    for path in sorted(path for app in APPS for path in (ROOT / app).rglob("*.py") if "tests" not in path.parts):
         name = path.relative_to(ROOT).as_posix()
         reader = _Reader(sentences=not PROGRAMS.search(name))
         reader.visit(ast.parse(path.read_text()))
         yield from ((message, name) for message in reader.found)
-    yield from ((Message(state, context=CONTEXT), "projects/models/task.py") for state in STATES)
+    yield from ((Message(state, context=CONTEXT), "projects/planner/models/task.py") for state in STATES)
     yield from ((Message(words, context=CONTEXT), "personas/texts/") for words in _of_texts())
     yield from in_frame()
     from config import admin, admin_words  # noqa: PLC0415 - only once Django is set up

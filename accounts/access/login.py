@@ -20,9 +20,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 from accounts.access.second_factor import has_second_factor, is_required
 from accounts.access.sign_ins import signed_in
-from accounts.models import OpenIDProvider, User, Workspace
+from accounts.models import OpenIDProvider, User
 from core.errors import ProductError
 from core.permissions import administers
+from workspace.models import Workspace
 
 FRESH_FOR = 15 * 60  # seconds
 WAITS_FOR = 10 * 60  # seconds between the password and the second factor

@@ -33,9 +33,9 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils.translation import ngettext
 
-from accounts.access.permissions import Allowance, counted, forget, take_back
 from accounts.access.sign_ins import password_refused
 from accounts.models import User
+from core.api.rate_limit import Allowance, counted, forget, take_back
 from core.errors import ProductError
 
 WINDOW = 15 * 60  # seconds

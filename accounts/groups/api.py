@@ -7,11 +7,12 @@ from rest_framework import serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.groups import services
 from accounts.models import May, PeopleGroup, User
+from core.api.fields import Strict
+from core.api.pagination import ByName
 from core.permissions import require_right
-from core.requests import ByName, Strict
 from llm.models import Model, ToolServer
 
 

@@ -8,9 +8,9 @@ from allauth.mfa.adapter import DefaultMFAAdapter
 from django.contrib.auth.models import AbstractUser
 
 from accounts.access.login import is_fresh, sign_in_again
-from accounts.models.workspace import workspace_at
 from core.crypto import decrypt, encrypt, is_lost
 from core.errors import ProductError
+from workspace.models.settings import workspace_at
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no types

@@ -32,10 +32,10 @@ from accounts.access.login import (
 )
 from accounts.access.second_factor import is_required
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.models.workspace import workspace_of
 from accounts.second_factors import services
 from accounts.second_factors.forms import CodeForm, NewPasskeyForm, PasskeySignInForm, passkey_refused, require_passkey
 from core.errors import ProductError
+from workspace.models.settings import workspace_of
 
 PAGE = reverse_lazy("settings:second-factor")
 

@@ -6,8 +6,8 @@ from django import template
 
 from accounts.access.rights import LACKING, may
 from accounts.models import May
-from accounts.models.workspace import version_of
 from core import i18n
+from workspace.models.settings import version_of
 
 register = template.Library()
 

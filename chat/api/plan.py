@@ -10,14 +10,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from chat.conversations.services import visible_model, visible_persona
+from chat.ledger.api import LimitStateSerializer
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation
 from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
-from chat.usage.api import LimitStateSerializer
-from core.requests import MoneyField, Strict
+from core.api.fields import MoneyField, Strict
 from llm.models import Effort
 from personas.services import model_for
 from projects.models.roles import visible_project

@@ -16,7 +16,7 @@ from uuid import UUID
 from chat.citations.claims import MOST
 from chat.citations.services import MAX_EVIDENCE, Check
 from chat.citations.support import Reason
-from chat.usage.asking import Charge, ask
+from chat.ledger.asking import Charge, ask
 from core.background import on_database
 from core.errors import ModelError, ProductError
 from llm.models import Model

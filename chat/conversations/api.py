@@ -17,15 +17,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from chat.conversations import daily, services, sharing
 from chat.conversations import search as searching
 from chat.conversations.importing import jobs
 from chat.models import Conversation, Import, Message, Share, Summary, Tag
 from chat.models.conversation_state import visible_conversation
+from core.api.fields import SentenceField, Strict, VisibleField
+from core.api.pagination import OldestFirst, pages
 from core.errors import ProductError
 from core.json_bodies import JSONParser
-from core.requests import OldestFirst, SentenceField, Strict, VisibleField, identifier, pages
+from core.requests import identifier
 from files.api import UploadSerializer
 from personas.models import Persona
 from projects.models import Project

@@ -21,7 +21,6 @@ from django.utils.translation import gettext as _
 
 from accounts.access.rights import require, rights_of
 from accounts.models import May, User
-from accounts.models.workspace import workspace_at
 from audit.services import record
 from chat.context.build import SourceEntry
 from chat.conversations.branches import CONTINUE
@@ -42,6 +41,7 @@ from core.errors import NotFound, ProductError
 from core.requests import get_or_404, or_404
 from files.models import File
 from personas.texts import BUILT_IN
+from workspace.models.settings import workspace_at
 
 PAGE = 100  # messages
 _SHARED = "shared conversation"

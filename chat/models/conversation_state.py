@@ -19,7 +19,7 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from accounts.realtime import News, tell
-from chat.models import Conversation, Message, NextMessage, Run, SummaryJob, Turn, queries
+from chat.models import Conversation, Message, NextMessage, SummaryJob, Turn, queries
 from chat.models.queries import Standing, standing
 from chat.models.summary import SummaryJobQuerySet
 from chat.models.tree import with_rows
@@ -28,6 +28,7 @@ from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 from personas.models import Persona
 from projects.models import Project
+from projects.planner.models import Run
 
 # All three from a summary's beginning, with what stands in for it.
 PATIENCE = timedelta(seconds=120)  # then sending works again

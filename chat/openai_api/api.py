@@ -11,7 +11,6 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import AuthenticationFailed
 
 from accounts.access.authentication import Credential, bearer, user_of_token
-from accounts.access.permissions import Allowance, count, missing_scope, require
 from accounts.models import User
 from chat.models import Turn
 from chat.openai_api import create_turn, embedding
@@ -22,6 +21,8 @@ from chat.openai_api.parse import body_of, read
 from chat.openai_api.serialize import Completion, Head, Relay
 from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
+from core.api.rate_limit import Allowance, count, require
+from core.api.views import missing_scope
 from core.errors import ProductError
 from core.requests import settle
 

@@ -8,8 +8,8 @@ from django.utils.text import slugify
 
 from accounts.models import User
 from audit.origin import origin
+from chat.ledger.searching import written_down
 from chat.openai_api.errors import refused
-from chat.usage.searching import written_down
 from core.errors import ProductError
 from files.index.embedders import Vector, active_embedder, client_of, counted
 from files.index.ledger import Payer

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from django.utils import timezone
 
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
-from accounts.models import May, User, Workspace
+from accounts.models import May, User
 from chat.context.rendering import Numbers
 from chat.context.types import ContextRequest, Room
-from chat.models import Conversation, Mention, Message, RunStep, Summary, Turn
+from chat.models import Conversation, Mention, Message, Summary, Turn
 from chat.models.conversation_state import ChatScope, scope_of
 from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
@@ -33,7 +33,6 @@ from files.models import File
 from llm import tokens
 from llm.learning import SMALLEST_WINDOW, window_source
 from llm.models import Model
-from llm.models.workspace import version_now
 from llm.services import RATIO_TRUSTED
 from llm.tokens import Tokenizer
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
@@ -41,8 +40,11 @@ from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import reminders_for, rules_at
 from personas.texts import BUILT_IN, BUILT_IN_DIGEST, Texts
 from personas.tools import TASKS, WEB
-from projects.models import Project, ProjectFile, codes
+from projects.models import Project, ProjectFile
+from projects.planner.models import RunStep, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
+from workspace.models import Workspace
+from workspace.models.version import version_now
 
 # Tokens to expect of a step's reasoning by its effort, and by that of providers where none is said: our judgement.
 THOUGHT = {"none": 0, "minimal": 512, "low": 1_024, "medium": 4_096, "high": 8_192, "xhigh": 16_384, "max": 32_768}
@@ -248,7 +250,7 @@ class TurnContext:
 
     def completed(self, frame: ContextRequest) -> ContextRequest:
         """What is planned with instead of `frame`, which is a prompt without its messages: the same, but where a stored
-        turn is planned again (`chat.replay`)."""
+        turn is planned again (`chat.lab`)."""
         return frame
 
     def made_with(self) -> dict[str, Any]:

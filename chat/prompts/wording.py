@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from chat.context.build import SourceEntry
 from chat.context.types import ADVICE, too_long_by
-from chat.usage import limits
+from chat.ledger import limits
 from core.i18n import dollars, grouped, percent, translated
 from personas.texts import TEXTS
 

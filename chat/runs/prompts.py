@@ -1,7 +1,7 @@
 """What a run says: to the model, as messages of the run's conversation, and to people."""
 
 from personas.texts import Texts
-from projects.models.task import Task
+from projects.planner.models.task import Task
 
 DRAFT_UNREAD = (
     "The model's server did not read the whole prompt from which this checklist was drafted, so something may be "

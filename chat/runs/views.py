@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.models import Conversation, Run, RunStep
+from chat.models import Conversation
 from chat.rendering import references
 from chat.runs import services
 from chat.runs.limits import profile_of, used
@@ -24,9 +24,9 @@ from chat.runs.transitions import NO_CHECKLIST, PROPOSED, checklist
 from core.errors import NotFound, ProductError
 from core.i18n import percent
 from core.requests import with_row
-from projects.models import codes
-from projects.models.task import Task
 from projects.planner import drafts
+from projects.planner.models import Run, RunStep, codes
+from projects.planner.models.task import Task
 from projects.planner.queries import visible_task
 
 ITEM_STATUSES = {

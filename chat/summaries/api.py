@@ -11,13 +11,16 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from chat.context.summary import SECTION_SHARES
 from chat.models import Conversation, Summary, SummaryJob
 from chat.models.summary import in_force
 from chat.summaries import services as summary_services
+from core.api.actions import posts
+from core.api.fields import SentenceField, Strict, valid
+from core.api.pagination import pages
 from core.errors import NotFound
-from core.requests import SentenceField, Strict, identifier, pages, posts, valid
+from core.requests import identifier
 
 
 class SectionSerializer(Strict):

@@ -12,13 +12,14 @@ from zoneinfo import ZoneInfo
 
 from chat.context.rendering import cut_middle
 from chat.context.summary import SECTION_SHARES
-from chat.models import Attachment, Conversation, ModelCall, Summary
+from chat.ledger.asking import Charge, Said, ask
+from chat.ledger.models import ModelCall
+from chat.models import Attachment, Conversation, Summary
 from chat.models import Message as Row
 from chat.models.summary import text_of
 from chat.prompts.history import expand
 from chat.summaries.due import Measures
 from chat.summaries.headings import has_heading, sections_of
-from chat.usage.asking import Charge, Said, ask
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
@@ -75,7 +76,7 @@ class Brief:
     `so_far`: tokens of the summary that is gone on from.
     `measures`: what the messages and the summary cost as they are sent to the conversation's model.
     `patience`: seconds of silence after which another model is asked; None where there is no other. `token`: see
-    `chat.usage.asking.Charge`.
+    `chat.ledger.asking.Charge`.
     """
 
     conversation: Conversation

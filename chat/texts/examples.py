@@ -23,7 +23,7 @@ from chat.summaries.writing import DEFAULT_PROMPT, form_of
 from llm import tokens
 from llm.types.model_call import StoredResult, ToolCall
 from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SHORTER, SUMMARIES, TEXTS, TITLES, Own, Texts
-from projects.models.task import Task
+from projects.planner.models.task import Task
 from projects.planner.queries import PromptTasks, render
 
 BEGINS, ENDS = "\ue000", "\ue001"  # around the text, of no language

@@ -12,14 +12,13 @@ from typing import Any
 
 from accounts.models import User
 from chat.context.rendering import ToolGuidance
-from chat.models import Run, RunStep
 from core.background import on_database
 from core.errors import ProductError
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, Tool, ToolOutput
-from projects.models import codes
-from projects.models.task import MAX_NEEDS, MAX_TITLE, Task
 from projects.planner import services
+from projects.planner.models import Run, RunStep, codes
+from projects.planner.models.task import MAX_NEEDS, MAX_TITLE, Task
 from projects.planner.queries import today, visible_task
 from projects.planner.rules import MAX_NOTES, Actor, DraftItem, NewTask
 

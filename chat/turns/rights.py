@@ -10,10 +10,10 @@ from chat.models import Conversation
 from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import SEPARATOR
 from core.errors import ProductError
-from llm.models.workspace import version_now
 from personas.models import Persona
 from personas.tools import WEB
 from projects.models import Project
+from workspace.models.version import version_now
 
 MODEL = "None of your groups may use this model any more, so the answer was stopped. What was written is kept."
 TOOLS = "None of your groups may use one of its tools any more, so the answer was stopped. What was written is kept."

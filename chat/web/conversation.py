@@ -20,7 +20,9 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import services
 from chat.conversations.sidebar import side_context
-from chat.models import Conversation, Message, ModelCall, NextMessage, Turn
+from chat.ledger.models import ModelCall
+from chat.ledger.services import spent
+from chat.models import Conversation, Message, NextMessage, Turn
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation, visible_message, visible_turn
 from chat.models.summary import NO_MARKS, marks_on
 from chat.prompts import inspector
@@ -34,7 +36,6 @@ from chat.turns.emitter import answer_of
 from chat.turns.services import asking, decide_call, shown, stop_turn
 from chat.turns.submit import Ask
 from chat.turns.submit import regenerate as answer_anew
-from chat.usage.services import spent
 from chat.web import messages as pages
 from chat.web.home import surroundings
 from core.errors import ProductError
@@ -42,12 +43,12 @@ from core.requests import get_or_404, identifier, with_headers, with_row
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
-from personas.models import SavedPrompt
 from personas.services import model_for
 from projects.models import Project
 from projects.models.roles import visible_project
-from projects.prompts.services import offered_prompts, visible_saved_prompt
-from projects.prompts.variables import LONGEST, filled, variables
+from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.services import offered_prompts, visible_saved_prompt
+from projects.saved_prompts.variables import LONGEST, filled, variables
 
 ACCEPTED = "Message-Accepted"  # a header: by it the composer knows that what it has sent is stored
 DECISIONS = {"yes": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}

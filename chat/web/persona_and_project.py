@@ -11,14 +11,15 @@ from django.shortcuts import redirect, render
 from accounts.access.rights import models_of
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.models import Conversation, ModelCall
+from chat.ledger.models import ModelCall
+from chat.ledger.services import spent
+from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, inspector
 from chat.prompts.files import ProjectFiles
 from chat.prompts.preview import Draft, plan_ahead
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.prompts.wording import plan_line
-from chat.usage.services import spent
 from core.requests import with_row
 from llm.models import Model
 from personas import services

@@ -20,8 +20,8 @@ from core.outside import wait_outside
 from files.index.ledger import NOBODY, Payer, Read, written_down
 from files.models import Embedder
 from llm import tokens
-from llm.models.workspace import Kept
 from llm.providers import OPENAI_URL, errors
+from workspace.models.version import Kept
 
 Vector = npt.NDArray[np.float32]
 

@@ -12,9 +12,9 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import ways_of_sharing
 from core.crypto import EncryptedTextField
-from files.extraction.readers.media_types import CONVERTED, HEIC, PDF
 from llm.models import price, validate_base_url
 from llm.tokens import CATCH_ALL
+from readers.api import media_types
 
 LONGEST_SUFFIX = 8  # characters after the last dot of a name; more is a part of the title
 
@@ -126,12 +126,12 @@ class File(models.Model):
     @property
     def converted(self) -> bool:
         """Whether people and models are shown another form of it, which is stored beside it."""
-        return self.media_type in (*CONVERTED, HEIC)
+        return self.media_type in (*media_types.CONVERTED, media_types.HEIC)
 
     @property
     def pictured(self) -> bool:
         """Whether its pages can be drawn."""
-        return self.media_type == PDF or (self.converted and self.pages > 0)
+        return self.media_type == media_types.PDF or (self.converted and self.pages > 0)
 
     @property
     def locked(self) -> bool:

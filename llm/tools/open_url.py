@@ -12,9 +12,10 @@ import httpx2
 
 from core.net.fetch import Fetched, Fetcher, Follow
 from core.net.url_safety import Refused
-from core.text import clean, page_text
+from core.text import clean
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
+from readers.api import page_text
 
 MAX_URL = 4_000  # characters
 MAX_TITLE = 300

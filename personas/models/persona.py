@@ -14,9 +14,10 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from accounts.models import EDITING, DateAwareness, Sharing, shared_with
+from accounts.models import EDITING, Sharing, shared_with
 from llm.models.provider import effort_field
 from llm.tokens import CATCH_ALL
+from workspace.models import DateAwareness
 
 SHARE = [MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))]
 

@@ -12,8 +12,8 @@ from django.utils import timezone
 from accounts.models import User
 from core.requests import identifier, or_404
 from personas.texts import BUILT_IN, Texts
-from projects.models import codes
-from projects.models.task import Progress, Task, TaskChange, TaskQuerySet
+from projects.planner.models import codes
+from projects.planner.models.task import Progress, Task, TaskChange, TaskQuerySet
 
 
 def today(user: User, at: datetime | None = None) -> date:

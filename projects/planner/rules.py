@@ -17,8 +17,8 @@ from django.utils import timezone
 from accounts.models import User
 from core.errors import NotFound, ProductError
 from projects.models import Project
-from projects.models.codes import HORIZONS
-from projects.models.task import MAX_NEEDS, MAX_TITLE, Task
+from projects.planner.models.codes import HORIZONS
+from projects.planner.models.task import MAX_NEEDS, MAX_TITLE, Task
 
 MAX_NOTES = 4_000  # characters
 # (level, horizon) → those of the parents that it may have. Each is above the next, so there is no circle.

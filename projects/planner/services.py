@@ -19,9 +19,9 @@ from accounts.access.holds import require_free
 from accounts.models import User
 from accounts.realtime import News, tell
 from core.errors import ProductError
-from projects.models import codes
-from projects.models.task import MAX_MODEL, CodeSeries, Task, TaskChange
 from projects.planner import drafts
+from projects.planner.models import codes
+from projects.planner.models.task import MAX_MODEL, CodeSeries, Task, TaskChange
 from projects.planner.queries import today, visible_task
 from projects.planner.rules import Actor, DraftItem, NewTask, check_hand, check_here, check_kind, check_person, checked
 

@@ -17,7 +17,7 @@ from accounts.models import May, PeopleGroup, User
 from audit.models import Entry
 from core.errors import ProductError
 from llm.models import Model, Provider, ToolServer
-from llm.models.workspace import version_now
+from workspace.models.version import version_now
 
 pytestmark = pytest.mark.django_db
 

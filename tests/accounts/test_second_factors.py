@@ -20,15 +20,16 @@ from pytest_django.fixtures import Settings
 from accounts import people
 from accounts.access import login
 from accounts.access.authentication import Credential, holding
-from accounts.models import Session, User, Workspace
+from accounts.models import Session, User
 from accounts.second_factors import services
 from accounts.services import create_token
-from accounts.workspace import change
 from core.errors import ProductError
 from tests.accounts.factors import code_of, with_app
 from tests.accounts.software_passkey import Passkey, with_passkey
 from tests.conftest import PASSWORD
 from tests.product import free_port
+from workspace.models import Workspace
+from workspace.services import change
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from audit.models import Entry
 from chat.conversations.sharing import Terms, share
-from chat.models import Reading
+from chat.readings.models import Reading
 from personas.models import Persona
 from personas.sharing import services as personas
 from projects import members as projects

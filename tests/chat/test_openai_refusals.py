@@ -20,10 +20,10 @@ from chat.models import Conversation
 from files.models import File
 from llm.models import Model
 from personas.models import Persona
+from readers.tests.samples import image
 from tests.application import Application
 from tests.chat.openai_clients import WEATHER, asked, client_of, posted
 from tests.conftest import Person
-from tests.files.samples import image
 
 
 def refusal(person: Person, **body: Any) -> tuple[int, dict[str, Any]]:

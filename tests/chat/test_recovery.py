@@ -7,7 +7,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from chat.conversations.branches import CONTINUE
-from chat.models import ModelCall, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Turn
 from tests.chat.books import book, heading, notes, small_model
 from tests.chat.conversations import kill_worker
 from tests.chat.documents import upload

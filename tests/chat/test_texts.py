@@ -12,15 +12,15 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
+from chat.lab.services import chosen, planned
 from chat.models import Turn
-from chat.replay.services import chosen, planned
 from chat.runs import prompts
 from chat.texts.examples import example
 from llm.models import Model
 from personas.models import PromptText
 from personas.services import save_text, use_built_in_text
 from personas.texts import BUILT_IN, TEXTS, Own, Texts
-from projects.models.task import Task
+from projects.planner.models.task import Task
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.chat.conversations import past

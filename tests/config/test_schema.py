@@ -18,8 +18,8 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from config.api_docs.schema import EXAMPLES
-from files.extraction.readers.media_types import KNOWN
 from files.pages import NOT_READ
+from readers.api import media_types
 
 ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:]\s*["']([^"']+)["']""")
 LOADED = re.compile(r"""(?:src|href)="([^"]+)\"""")
@@ -84,7 +84,7 @@ def test_ag_uis_events_are_as_its_package_writes_them(description: Any) -> None:
 def test_a_files_content_has_the_media_types_that_there_are(description: Any) -> None:
     content = operations(description)["files_content_retrieve"]["responses"]["200"]["content"]
     assert {"application/pdf", "image/png", "text/plain", "text/csv", "application/octet-stream"} <= set(content)
-    assert set(content) == {*KNOWN, NOT_READ}
+    assert set(content) == {*media_types.KNOWN, NOT_READ}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -16,7 +16,7 @@ from typing import IO, Any
 from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said, Unusable, checked, moment, text_of
 from chat.conversations.importing.stream import damaged
 from core.errors import ProductError
-from files.extraction.process import ENVIRONMENT, ROOT
+from readers.api import ENVIRONMENT, ROOT
 
 SILENCE = 120.0  # seconds
 MAX_SOURCE = 160  # characters

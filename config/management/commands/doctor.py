@@ -33,13 +33,12 @@ from core import background
 from core.crypto import is_lost
 from core.errors import ModelError, ProductError
 from core.logs import tracing
-from files.extraction.confinement import CALLS, FILES
-from files.extraction.outside import photos, recognition
-from files.extraction.process import layers_that_hold
 from files.models import Embedder, Reranker
 from llm import model_facts, tokens
 from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.services import test_connection
+from readers.api import layers_that_hold, photos_available, recognition_languages
+from readers.confinement import CALLS, FILES
 
 State = Literal["ok", "warn", "fail"]
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
@@ -167,12 +166,12 @@ def _readers() -> Iterator[Finding]:
 
 def _programs() -> Iterator[Finding]:
     """Programs of the machine that read what ours do not."""
-    if languages := recognition.languages():
+    if languages := recognition_languages():
         yield Finding("ok", "Text recognition", f"Tesseract knows {', '.join(languages)}")
     else:
         mend = "Install tesseract-ocr and its package for each of your languages."
         yield Finding("warn", "Text recognition", "Tesseract is not installed, so scans have no text", mend)
-    if photos.available():
+    if photos_available():
         yield Finding("ok", "Photos of phones", "libheif's program opens HEIC")
     else:
         mend = "Install libheif-examples."
