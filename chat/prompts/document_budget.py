@@ -1,4 +1,7 @@
-"""How many tokens of documents a message may carry (docs/develop/context.md, “Files and projects”), and who goes over it."""
+"""How many tokens of documents a message may carry, and who goes over it.
+
+The rule: docs/develop/context.md, “Files and projects”.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
