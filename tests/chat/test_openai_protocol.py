@@ -269,7 +269,7 @@ def test_results_that_do_not_fit_are_stubbed_and_no_turn_is_left_out_for_them(
     application: Application, person: Person
 ) -> None:
     mark = uuid4().hex
-    body = {"model": "scripted", "messages": [*looked("LONG RESULT " * 30_000), *asked(f"And now? {mark}")]}
+    body = {"model": "scripted", "messages": [*looked("LONG RESULT " * 80_000), *asked(f"And now? {mark}")]}
     assert posted(person, "chat/completions", body).status_code == 200
     [sent] = application.model.finished(mark)
     assert [m["content"] for m in sent.body["messages"] if m["role"] == "tool"] == [
