@@ -1,8 +1,8 @@
 """What a text refers to: the documents it cites by number, and the tasks and files it mentions with @.
 
 Citations: `[1]`, `[[1]]` and `[1, 3]` in an answer become links to what stands under these numbers; a number that no
-document has is left as text (the documents' numbers: `chat.documents.numbers`). Mentions become links too, and are offered
-while somebody writes.
+document has is left as text (the documents' numbers: `chat.documents.numbers`). Mentions become links too, and are
+offered while somebody writes.
 """
 
 import re
