@@ -44,8 +44,7 @@ from llm.truncation import Sent, script_shares
 from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
 from personas.variables import fill_variables
-from projects.planner.models import codes
-from projects.planner.models.task import Task
+from projects.planner.models import Task, codes
 from projects.planner.queries import render, tasks_of
 
 # The policy `priority` skips what does not fit and goes on, so it wants to see more than fits; but not a whole life.

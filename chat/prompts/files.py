@@ -15,11 +15,11 @@ from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start
 from chat.context.rendering import NoteForm, Numbers, documents_text, note_text, split_project_files
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, Reason, SourceReport
+from chat.documents.passages import HITS, passages, phrasings_of
 from chat.models import Attachment, Mark
 from chat.models import Message as MessageRow
 from chat.models.tree import ids_down_to
 from chat.prompts.history import READABLE, Documents, texts_of, why_missing
-from chat.tools.files import HITS, passages, phrasings_of
 from files.index.language import readable
 from files.index.ledger import NOBODY, Payer
 from files.index.reranking import find
