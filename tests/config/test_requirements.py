@@ -21,6 +21,10 @@ UV = str(Path(sys.executable).with_name("uv"))
 PYPROJECT: dict[str, Any] = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())
 APPS = PYPROJECT["tool"]["importlinter"]["root_packages"]
 OWN_PACKAGES = {*APPS, "tests", "scripts"}
+DEVELOPMENT = [
+    PROJECT_ROOT / folder
+    for folder in ("tests", "scripts", "docs/examples", "contrib/bench", "contrib/cluster", "readers/tests")
+]
 OWNERS = metadata.packages_distributions()
 PEER = PROJECT_ROOT / "contrib/bench/peers/chainlit_app.py"  # runs in the environment of another product
 PYTHON_FILES = (".py", "/__init__.py")
@@ -79,8 +83,7 @@ def test_the_product_declares_every_package_that_it_imports() -> None:
 
 
 def test_tests_and_scripts_declare_every_package_that_they_import() -> None:
-    folders = ("tests", "readers/tests", "scripts", "contrib/bench", "contrib/cluster", "docs/examples")
-    paths = (path for folder in folders for path in (PROJECT_ROOT / folder).rglob("*.py"))
+    paths = (path for folder in DEVELOPMENT for path in folder.rglob("*.py"))
     checked = (path for path in paths if path != PEER and "node_modules" not in path.parts)
     assert undeclared_imports(checked, declared_names("embedded", "dev")) == set()
 
