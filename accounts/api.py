@@ -53,10 +53,16 @@ class MeSerializer(Strict, serializers.ModelSerializer[User]):
         return list(PeopleGroup.objects.of(person).values_list("name", flat=True))
 
 
+LONGEST_PASSWORD = 4_096  # characters; forms take longer ones than anybody types
+
+
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):
     name = serializers.CharField(max_length=100)
     scopes = serializers.ListField(
-        child=serializers.ChoiceField(choices=ApiToken.SCOPES), required=False, help_text="Without: all but admin."
+        child=serializers.ChoiceField(choices=ApiToken.SCOPES),
+        max_length=len(ApiToken.SCOPES),
+        required=False,
+        help_text="Without: all but system and admin.",
     )
 
     class Meta:
@@ -70,7 +76,11 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
 
 class AskForTokenSerializer(Strict, TokenSerializer):
     password = serializers.CharField(
-        required=False, default="", write_only=True, help_text="Asked of a session; a token makes others without."
+        max_length=LONGEST_PASSWORD,
+        required=False,
+        default="",
+        write_only=True,
+        help_text="Asked of a session; a token makes others without.",
     )
 
     class Meta(TokenSerializer.Meta):

@@ -28,6 +28,7 @@ SCOPES = {
     "files": _("Files: upload, read, search and delete them."),
     "projects": _("Projects: their instructions, files, members and search."),
     "tasks": _("Tasks: plan them, run them, read what came of it."),
+    "system": _("System messages: those of a program in OpenAI's protocol replace the workspace's system prompt."),
     "admin": _("Your account: make and revoke tokens, change settings; if you administer the workspace, that too."),
 }
 DAYS = {"30": _("after 30 days"), "90": _("after 90 days"), "365": _("after a year"), "": _("never")}

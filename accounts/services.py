@@ -6,19 +6,18 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import AbstractUser, Group, Permission
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
-from django.utils.module_loading import import_string
 
 from accounts.access.authentication import token_digest
 from accounts.access.delegation import is_last_admin, require_held, require_rank
 from accounts.access.holds import is_held
 from accounts.access.rights import require
 from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
+from accounts.deletion import delete_unowned
 from accounts.models import AdminRecord, ApiToken, May, Session, User
 from audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
@@ -64,7 +63,8 @@ def create_token(
 
 
 def _scopes(given: Sequence[str] | None) -> list[str]:
-    chosen = [scope for scope in ApiToken.SCOPES if (scope in given if given is not None else scope != "admin")]
+    usual = [scope for scope in ApiToken.SCOPES if scope not in ApiToken.NOT_BY_DEFAULT]
+    chosen = usual if given is None else [scope for scope in ApiToken.SCOPES if scope in given]
     unknown = sorted(set(given or ()) - set(ApiToken.SCOPES))
     if unknown:
         known = ", ".join(ApiToken.SCOPES)
@@ -298,7 +298,7 @@ def delete_user(*, user: AbstractUser, person: User) -> None:
         AdminRecord.objects.bulk_create(records, batch_size=1000)
         end_all(person)
         record(user=user, action="person.deleted", row=person, name=person.get_username())
-        import_string(settings.GOES_WITH_PERSON)(person)
+        delete_unowned(person)
         person.delete()
 
 

@@ -41,12 +41,18 @@ class FileSerializer(serializers.ModelSerializer[File]):
         help_text="Whether a password, sent to `reread`, may open it, or files in it that are still closed."
     )
     note = serializers.SerializerMethodField(help_text="What was left out of a file that could be read.")
+    index = serializers.ChoiceField(
+        choices=File.Index.choices,
+        source="index_state",
+        read_only=True,
+        help_text="Whether a search finds its passages.",
+    )
 
     class Meta:
         model = File
         fields: ClassVar = [
             "id", "name", "status", "tokens", "size", "media_type", "pages", "width", "height", "encoding",
-            "searchable", "locked", "error", "note", "created",
+            "searchable", "index", "locked", "error", "note", "created",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -66,11 +72,18 @@ class UploadSerializer(Strict):
     file = serializers.FileField(allow_empty_file=True, help_text="The bytes; what it is is told from them.")
 
 
+LONGEST_ENCODING, LONGEST_PASSWORD = 100, 1_000  # characters
+
+
 class RereadSerializer(Strict):
     encoding = serializers.CharField(
-        required=False, allow_blank=True, help_text=f"Of a text, if the one found is wrong: {', '.join(ENCODINGS)}."
+        max_length=LONGEST_ENCODING,
+        required=False,
+        allow_blank=True,
+        help_text=f"Of a text, if the one found is wrong: {', '.join(ENCODINGS)}.",
     )
     password = serializers.CharField(
+        max_length=LONGEST_PASSWORD,
         required=False,
         allow_blank=True,
         trim_whitespace=False,

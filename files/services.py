@@ -5,7 +5,6 @@ import unicodedata
 from functools import partial
 from typing import IO, Any
 
-from django.apps import apps
 from django.conf import settings
 from django.core.files.base import File as Content
 from django.core.files.storage import default_storage
@@ -25,6 +24,7 @@ from core.requests import get_or_404
 from files import ingest, passwords, storage
 from files.encodings import ENCODINGS
 from files.models import File, FileText
+from files.registry import stored_rows
 from llm import tokens
 from readers.api import SENTENCES
 
@@ -77,8 +77,7 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
 
 def stored_bytes(user: User) -> int:
     """What somebody has in the storage, with exports that wait to be imported; the same content twice counts twice."""
-    rows = (apps.get_model(name)._default_manager.filter(owner=user) for name in settings.STORED_ROWS)
-    return sum(each.aggregate(total=Sum("size", default=0))["total"] for each in rows)
+    return sum(rows.aggregate(total=Sum("size", default=0))["total"] for rows in stored_rows(user))
 
 
 def most_stored(user: User) -> int | None:
@@ -146,7 +145,7 @@ def retry(*, user: User, file: File) -> None:
     failed = mine.filter(status=File.Status.FAILED)
     if failed.update(status=File.Status.UPLOADED, error_code="", error="", **fresh):
         task = "files.tasks.read_file"
-    elif mine.filter(status__in=ingest.READABLE, searchable=False, attempt__gte=ingest.MAX_INDEXINGS).update(**fresh):
+    elif mine.filter(status__in=ingest.READABLE, searchable=False, attempt__gte=File.MAX_INDEXINGS).update(**fresh):
         task = "files.tasks.index_file"
     else:
         raise ProductError("not_failed", "This file has not failed, so there is nothing to try again.", status=409)

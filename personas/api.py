@@ -42,11 +42,15 @@ class UsableModelField(serializers.PrimaryKeyRelatedField[Model]):
         return Model.objects.filter(Q(pk__in=mine) | Q(pk=chosen))
 
 
+MOST_NAMED_TOOLS = 1_000  # names may be given twice; how many a persona has at most is `personas.tools.MAX_TOOLS`
+
+
 class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
     instructions = serializers.CharField(allow_blank=True, max_length=Persona.MAX_INSTRUCTIONS, trim_whitespace=False)
     model = UsableModelField(required=False, allow_null=True, help_text="Null: the workspace's default.")
     tools = serializers.ListField(
         child=serializers.CharField(max_length=100),
+        max_length=MOST_NAMED_TOOLS,
         required=False,
         help_text="web_search, open_url, tasks, or a tool server's as server__tool; server__* for all of them.",
     )

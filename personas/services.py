@@ -27,6 +27,7 @@ from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, R
 from personas.sharing.names import NAMES, free_name, require_free_name
 from personas.sharing.roles import require_editor, require_owner
 from personas.texts import BUILT_IN, TEXTS, Own, Texts, checked
+from personas.variables import check_variables
 from workspace.models import Workspace
 from workspace.models.version import Kept
 
@@ -70,6 +71,8 @@ def save_prompt(
     if not text.strip():
         name = kind._meta.verbose_name
         raise ProductError("empty_prompt", f"The {name} is empty. Write one, or go back to an earlier version.")
+    if kind is SystemPrompt:
+        check_variables(text)
     return _next_version(user, kind(text=unix_lines(text), note=note), activate=activate, based_on=based_on)
 
 
@@ -232,6 +235,7 @@ def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "",
     lock(NAMES)
     require_free_name(persona)
     persona.instructions = unix_lines(persona.instructions)
+    check_variables(persona.instructions)
     persona.tokens = counted(persona.instructions)
     persona.save()
     _set_own_reminder(persona, reminder)
@@ -276,6 +280,7 @@ def update_persona(
         name: unix_lines(value) if name == "instructions" else value for name, value in fields.items()
     }
     changes = {name: value for name, value in given.items() if getattr(locked, name) != value}
+    check_variables(changes.get("instructions", ""))
     for name in ("name", "description", "instructions"):
         require_rewritable(locked, getattr(before, name), given.get(name, getattr(before, name)))
     if reminder is not None and unix_lines(reminder).strip() != locked.own_reminder:

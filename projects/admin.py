@@ -15,7 +15,7 @@ from core.admin_choices import WithChosenRows
 from core.errors import ProductError
 from core.permissions import has_right
 from files.services import require_room
-from personas.forms import prompt_text
+from personas.forms import prompt_text, text_with_variables
 from personas.models import Persona
 from projects import members, services
 from projects.handing_over import hand_over_project
@@ -47,6 +47,9 @@ class ProjectForm(forms.ModelForm[Project]):
                 rows = Persona.objects.visible_to(self.instance.owner) | Persona.objects.filter(pk=chosen)
             cast("forms.ModelChoiceField[Persona]", self.fields["persona"]).queryset = rows.distinct()
         self.initial["based_on"] = None if new else self.instance.version
+
+    def clean_instructions(self) -> str:
+        return text_with_variables(self.cleaned_data["instructions"])
 
     def clean_file(self) -> Any:
         """That there is no room for it is said beside the field, where all else that was written stays."""

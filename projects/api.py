@@ -156,7 +156,8 @@ class HitSerializer(serializers.Serializer[Any]):
 class HitsSerializer(serializers.Serializer[Any]):
     results = HitSerializer(many=True, source="hits")
     notes = serializers.ListField(
-        child=serializers.CharField(), help_text="What a re-ranker did not do, in sentences; empty where all is well."
+        child=serializers.CharField(),
+        help_text="What an embedder or re-ranker did not do, in sentences; empty where all is well.",
     )
 
 

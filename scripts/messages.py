@@ -32,7 +32,7 @@ PROGRAMS = re.compile(
     r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|texts/examples|models/summary)"
     r"|^files/index/indexing|^llm/(agent_loop|model_facts|models|types|tokens)|^personas/models"
 )
-MODELS = {"CONTINUE", "NOT_ALLOWED", "OF_READINGS", "TEXTS"}
+MODELS = {"NOT_ALLOWED", "OF_READINGS", "TEXTS"}
 # Arguments that describe fields and calls to programmers and administrators.
 DESCRIPTIONS = {"help", "help_text", "description", "summary", "violation_error_message"}
 # Callables and tables whose words are put into a sentence: “There is no such {what}”; and states, as in “is {status}”.

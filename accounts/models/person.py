@@ -148,7 +148,8 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 class ApiToken(models.Model):
     """Only the SHA-256 of the token is stored; the token itself is shown once. `scopes` is a list of scope names."""
 
-    SCOPES = ("chat", "files", "projects", "tasks", "admin")
+    SCOPES = ("chat", "files", "projects", "tasks", "system", "admin")
+    NOT_BY_DEFAULT = ("system", "admin")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")

@@ -14,9 +14,10 @@ from accounts.access.api_views import ScopedView
 from chat.conversations.services import visible_model, visible_persona
 from chat.ledger.api import LimitStateSerializer
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation
-from chat.prompts.preview import budget
+from chat.prompts.document_budget import budget
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
+from chat.turns.submit import LONGEST_EFFORT
 from core.api.fields import MoneyField, Strict
 from llm.models import Effort
 from personas.services import model_for
@@ -50,7 +51,7 @@ class EffortField(serializers.CharField):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(
-            required=False, allow_blank=True, allow_null=True, default=None,
+            max_length=LONGEST_EFFORT, required=False, allow_blank=True, allow_null=True, default=None,
             help_text=f"Of reasoning: {', '.join(Effort.values)}; kept for the conversation, empty takes it back.",
             **kwargs,
         )  # fmt: skip
@@ -59,7 +60,9 @@ class EffortField(serializers.CharField):
 class DraftSerializer(ChosenModelsSerializer):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False, allow_blank=True, default="")
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
-    effort = serializers.CharField(required=False, allow_blank=True, allow_null=True, default=None)
+    effort = serializers.CharField(
+        max_length=LONGEST_EFFORT, required=False, allow_blank=True, allow_null=True, default=None
+    )
     count = serializers.BooleanField(
         default=False,
         help_text="Near the limit, have the provider count the prompt, as it will before sending; else only what it "

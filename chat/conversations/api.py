@@ -32,6 +32,8 @@ from files.api import UploadSerializer
 from personas.models import Persona
 from projects.models import Project
 
+LONGEST_TAG = 200  # characters as it is written, of which blanks and “#” are taken off
+
 
 class TagNames(serializers.ListField):
     """Names where the row has rows."""
@@ -194,8 +196,18 @@ class ChosenSerializer(Strict):
     """Either what is changed, or with `delete` and `restore` what else is done with them."""
 
     conversations = serializers.ListField(child=serializers.UUIDField(), max_length=services.MOST_CHOSEN)
-    tag = serializers.ListField(child=serializers.CharField(), required=False, help_text="All of them have these, too.")
-    untag = serializers.ListField(child=serializers.CharField(), required=False, help_text="None has these any more.")
+    tag = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_TAG),
+        max_length=Tag.MOST,
+        required=False,
+        help_text="All of them have these, too.",
+    )
+    untag = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_TAG),
+        max_length=Tag.MOST,
+        required=False,
+        help_text="None has these any more.",
+    )
     project = VisibleField(Project, required=False, allow_null=True)
     archived = serializers.BooleanField(required=False)
     pinned = serializers.BooleanField(required=False)

@@ -23,7 +23,6 @@ from accounts.access.rights import require, rights_of
 from accounts.models import May, User
 from audit.services import record
 from chat.context.build import SourceEntry
-from chat.conversations.branches import CONTINUE
 from chat.conversations.erasing import require_lasting
 from chat.models import Conversation, Message, Share, Turn
 from chat.models.conversation_state import idle, require_owner
@@ -192,7 +191,7 @@ class SharedMessage(NamedTuple):
 
     @property
     def continues(self) -> bool:
-        return self.row.role == Message.Role.USER and self.row.text == CONTINUE
+        return self.row.continues
 
 
 class SharedPage(NamedTuple):

@@ -138,11 +138,13 @@ class _Turn:
         call, turn, varied = context.call, self.turn, context.base is not None
         reminders = self._reminders[varied]
         added = [message for step in self._steps[: call["cycle"] - 1] for message in step]
+        searched, web_unopened = builder.searches_of([one.name for each in added for one in each.tool_calls], context)
         step = builder.Step(
-            searched=any(one.name in context.toolbox.searching for each in added for one in each.tool_calls),
+            searched=searched,
             last=call["cycle"] >= context.profile.max_cycles,
             undefined=call["cycle"] > context.profile.max_cycles,
             first=call["cycle"] == 1,
+            web_unopened=web_unopened,
             reminders={number: text for number, text in reminders.items() if number < len(added)},
         )
         planned = builder.plan(context, turn.answer.parent, builder.added_messages(turn.answer_id, added), step=step)

@@ -251,6 +251,11 @@ class Message(models.Model):
         return text_in(self.parts)
 
     @property
+    def continues(self) -> bool:
+        """Whether this is the question that asks to continue an answer that was cut off."""
+        return any(part.get("continues") for part in self.parts)
+
+    @property
     def finish_reason(self) -> str:
         """Of an answer, why the model's last step ended; empty while it is not complete."""
         turn: Turn | None = getattr(self, "turn", None)

@@ -56,6 +56,7 @@ MAX_TOOLS = 128  # of a program's own
 OF_PROFILE = (
     *("window", "reserved_output", "buffer", "message_overhead", "safety_margin", "catch_all_margin"),
     *("project_share", "omission_note", "effort", "max_cycles"),
+    *("note_form", "reminder_place", "always_remind_citations"),
 )
 OF_MODEL = ("tokenizer", "vision", "tools", "max_output", "efforts", "effort", "token_ratio", "ratio_samples")
 WIDER = 1.25  # by which a smaller window that only one conversation has grows from turn to turn
@@ -68,11 +69,14 @@ NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 class Options:
     """`instructions` is the text of the program's system messages, `max_output` in tokens of each model call.
 
+    `replaces_system`: the instructions stand in the place of the workspace's system prompt.
+
     `tools` are the program's own, which it runs itself; `tool_choice` and `required_tool` hold for the first call.
     `response_format` as in `llm.types.model_call.ModelRequest`.
     """
 
     instructions: str = ""
+    replaces_system: bool = False
     temperature: float | None = None
     max_output: int | None = None
     stop: tuple[str, ...] = ()
@@ -343,7 +347,7 @@ def context_of_turn(
         context,
         toolbox=toolbox_for(
             scope,
-            hand=Hand(context.user, model.name, run_step),
+            hand=Hand(context.user, model.name, conversation.pk, run_step),
             model=model,
             question=question,
             chosen=_chosen_tools(context),
@@ -380,7 +384,8 @@ async def with_offered_tools(context: TurnContext) -> TurnContext:
 
 def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: Sequence[File]) -> TurnContext:
     """What a turn of this draft would be made under. Tool servers are not asked: their last lists count."""
-    hand, chosen = Hand(base.user, base.model.name), _chosen_tools(base)
+    conversation = scope.conversation.pk if scope.conversation is not None else None
+    hand, chosen = Hand(base.user, base.model.name, conversation), _chosen_tools(base)
     box = toolbox_for(
         scope,
         hand=hand,
@@ -420,7 +425,8 @@ def tasks_of_turn(turn: Turn, *, whole_day: bool = True) -> PromptTasks | None:
     day = today(user, turn.user_message.created)
     pairs: list[dict[str, str]] = getattr(turn, "mentions", [])
     mentioned = {pair["code"] for pair in pairs if pair["day"] == day.isoformat()}
-    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day)
+    place = turn.conversation_id
+    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=place)
 
 
 def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
@@ -430,7 +436,9 @@ def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
     user, day = base.user, today(base.user, base.asked_at)
     before = Mention.objects.filter(user=user, day=day).values_list("code", flat=True)
     mentioned = {*before, *codes.mentions(text)}
-    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=base.workspace.today_tasks)
+    place = base.conversation.pk if base.conversation is not None else None
+    whole_day = base.workspace.today_tasks
+    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=place)
 
 
 def _shows_tasks(conversation: Conversation | None) -> bool:

@@ -24,6 +24,7 @@ from chat.runs.transitions import NO_CHECKLIST, PROPOSED, checklist
 from core.errors import NotFound, ProductError
 from core.i18n import percent
 from core.requests import with_row
+from core.text import unix_lines
 from projects.planner import drafts
 from projects.planner.models import Run, RunStep, codes
 from projects.planner.models.task import Task
@@ -131,7 +132,7 @@ def act(request: Request, run: Run, what: str) -> HttpResponse:
     """`what`: start, stop, answer or retry."""
     try:
         if what == "answer":
-            services.answer_run(user=request.user, run=run, text=request.POST.get("text", ""))
+            services.answer_run(user=request.user, run=run, text=unix_lines(request.POST.get("text", "")))
         else:
             does = {"start": services.start_run, "stop": services.stop_run, "retry": services.retry_run}
             does[what](user=request.user, run=run)

@@ -155,8 +155,9 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
     texts, counting = decided.texts, tokens.tokenizer(writer.tokenizer or tokens.CATCH_ALL)
     so_far = counting.count(text_of(before, texts)) if before else 0
     budget = writing.budget_for(writer, budget)
+    since = conversation.created if before else rows[0].created
     brief = writing.Brief(
-        conversation, writer, instructions, budget, now, zone, measures, texts, so_far, patience, job.token_id
+        conversation, writer, instructions, budget, since, now, zone, measures, texts, so_far, patience, job.token_id
     )
     if brief.room < writing.LEAST_READ:
         raise ProductError(

@@ -10,11 +10,12 @@ from django.db.models import Q, QuerySet
 
 from chat.context.rendering import Numbers, ToolGuidance, documents_json
 from chat.context.types import Document
+from chat.documents.numbers import give_numbers
+from chat.documents.passages import HITS, MAX_QUERY, passages, phrasings_of
 from chat.models import Attachment, Conversation
 from chat.models.summary import marks_on
-from chat.rendering.references import give_numbers
 from core.background import on_database
-from core.lines import first_line, last_line
+from core.lines import first_line
 from files.index.ledger import Payer
 from files.index.reranking import find
 from files.index.search import Hit
@@ -23,13 +24,8 @@ from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 from projects.models import Project
 
-HITS = 8
 MAX_VARIANTS = 6
-MAX_QUERY = 400  # characters of one phrasing
-QUESTION_END, QUESTION_START = 300, 100  # characters of a long question that are searched along
 READ = 12_000  # characters of one reading
-BETWEEN = "\n[…]\n"
-
 SEARCH_GUIDANCE = ToolGuidance("search_files", is_search=True)
 READ_GUIDANCE = ToolGuidance("read_file", is_search=True)
 
@@ -60,22 +56,22 @@ class SearchFiles:
     history keeps all of them as the call's arguments, in the form that the model itself writes.
 
     The question goes along with the first search of a turn; further ones look for what that did not find. `notes`:
-    sentences for people about what the re-ranker did not do.
+    sentences for people about what an embedder or the re-ranker did not do.
     """
 
     timeout = 20.0
 
     definition = ToolDefinition(
         "search_files",
-        "Searches the files of this conversation and its project by words and by meaning; returns the best passages.",
+        "Search the files of this conversation and its project. Returns the best passages.",
         {
             "type": "object",
             "properties": {
-                "query": {"type": "string", "description": "What to look for."},
+                "query": {"type": "string", "description": "Such as: notice period of tenants"},
                 "variants": {
                     "type": "array",
                     "items": {"type": "string"},
-                    "description": f"Up to {MAX_VARIANTS} other ways to say it.",
+                    "description": f"Up to {MAX_VARIANTS} other wordings, such as: how to end a lease",
                 },
             },
             "required": ["query"],
@@ -136,34 +132,6 @@ def _each_once(phrasings: Sequence[str]) -> list[str]:
     return [text for text in kept.values() if text]
 
 
-def phrasings_of(question: str) -> list[str]:
-    """What a person's question is searched by: the whole of it. Of a long one the end, where the question itself
-    stands after a pasted text, and the start, where it stands before one; both cut between words where there are some.
-    """
-    text = first_line(question, MAX_QUERY)
-    if len(text) <= MAX_QUERY:
-        return [text] if text else []
-    end, start = last_line(question, QUESTION_END), text[:QUESTION_START]
-    return [end[_first_word(end) :], start[: len(start) - _first_word(start[::-1])]]
-
-
-def _first_word(text: str) -> int:
-    """Where the first whole word begins; 0 where no blank is near, as in scripts without them."""
-    return text.find(" ", 0, QUESTION_START // 2) + 1
-
-
-def passages(pk: UUID, hits: Sequence[Hit]) -> Document:
-    """A file's passages in the order in which they stand there, each below its headings and the head of its table."""
-    ordered = sorted(hits, key=lambda hit: hit.start)
-    pages = sorted({hit.page for hit in ordered if hit.page})
-    metadata = f"id {pk}" + (f", pages {', '.join(map(str, pages))}" if pages else "")
-    return Document(str(pk), hits[0].name, BETWEEN.join(map(_shown, ordered)), metadata=metadata)
-
-
-def _shown(hit: Hit) -> str:
-    return "\n".join(filter(None, (f"[{hit.heading}]" if hit.heading else "", hit.table_head, hit.text)))
-
-
 def _place(numbers: Mapping[str, int], pk: UUID, hit: Hit) -> dict[str, Any]:
     place = {"number": numbers[str(pk)], "title": hit.name, "file": str(pk), "page": hit.page}
     return {**place, "start": hit.start, "end": hit.end, **({"heading": hit.heading} if hit.heading else {})}
@@ -174,13 +142,13 @@ class ReadFile:
 
     definition = ToolDefinition(
         "read_file",
-        "Reads a file by page, or from a character on.",
+        "Read a page of a file, or its text from a character on.",
         {
             "type": "object",
             "properties": {
-                "file": {"type": "string", "description": "The file's id."},
-                "page": {"type": "integer", "description": "From 1; for files that have pages."},
-                "start": {"type": "integer", "description": "The first character, from 0."},
+                "file": {"type": "string", "description": "Its document number, such as 3, or its id."},
+                "page": {"type": "integer", "description": "Such as 12; the first is 1."},
+                "start": {"type": "integer", "description": "The first character, such as 4000."},
             },
             "required": ["file"],
         },
@@ -205,7 +173,7 @@ class ReadFile:
         pk = str(content.file_id)
         numbers = give_numbers(self.scope.conversation, [pk])
         more = f", goes on at character {end}" if end < len(content.text) else ", its end"
-        where = f"id {pk}, {f'page {page}, ' if page else ''}characters {start} to {end}{more}"
+        where = f"{f'page {page}, ' if page else ''}characters {start} to {end}{more}"
         document = Document(pk, content.file.name, text, metadata=where)
         place = {
             "number": numbers[pk],
@@ -217,16 +185,18 @@ class ReadFile:
         }
         return ToolOutput(documents_json([document], Numbers(numbers)), {"documents": [place]})
 
-    def _content(self, pk: object) -> FileText:
+    def _content(self, name: object) -> FileText:
+        """Return the text of the file with this document number or id."""
+        ids = {str(number): pk for pk, number in self.scope.conversation.documents.items()}
+        name = str(name).strip().strip("[]")
         try:
-            wanted = UUID(str(pk))
+            pk = UUID(ids.get(name, name))
         except ValueError as error:
-            raise BadArguments("“file” must be the id of a file, as the search gives it.") from error
-        rows = FileText.objects.filter(file__in=self.scope.files(), file=wanted).select_related("file")
-        found = rows.first()
-        if found is None:
-            raise BadArguments("There is no such file here. Search first; each result says its id.")
-        return found
+            raise BadArguments("“file” must be the number of a document that is a file, such as 3.") from error
+        content = FileText.objects.filter(file__in=self.scope.files(), file=pk).select_related("file").first()
+        if content is None:
+            raise BadArguments("There is no such file here. Search first; each result has its document number.")
+        return content
 
 
 def _span(content: FileText, arguments: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -18,9 +18,9 @@ from django.db import DatabaseError, InterfaceError, transaction
 from chat.context.rendering import Numbers, ToolGuidance, documents_json, shortened_result
 from chat.context.results import CUT_OFF, NOT_KEPT, NOT_TAKEN, PARTIAL, ResultRoom
 from chat.context.types import Document, Tokenizer
+from chat.documents.numbers import give_numbers
 from chat.models import Conversation, ToolResult
 from chat.models.summary import marks_on
-from chat.rendering.references import give_numbers
 from core.background import on_database
 from core.errors import ProductError
 from files.services import take_room
@@ -119,12 +119,12 @@ class ReadResult:
 
     definition = ToolDefinition(
         "read_result",
-        "Reads a part of a tool result that was shortened, from a character on.",
+        "Read a part of a shortened tool result, from a character on.",
         {
             "type": "object",
             "properties": {
-                "result": {"type": "string", "description": "The result's id, as the marker in it names it."},
-                "start": {"type": "integer", "description": "The first character, from 0."},
+                "result": {"type": "string", "description": "The id that its marker names, such as 5e1f."},
+                "start": {"type": "integer", "description": "The first character, such as 4000."},
             },
             "required": ["result"],
         },

@@ -27,7 +27,8 @@ from chat.models.conversation_state import ChatScope, scope_of, visible_conversa
 from chat.models.summary import NO_MARKS, marks_on
 from chat.prompts import inspector
 from chat.prompts import report as reports
-from chat.prompts.preview import Draft, chosen_files, plan_ahead
+from chat.prompts.document_budget import chosen_files
+from chat.prompts.preview import Draft, plan_ahead
 from chat.prompts.wording import plan_line
 from chat.runs import views as run_views
 from chat.sending.offers import in_words, offers, offers_again
@@ -40,6 +41,7 @@ from chat.web import messages as pages
 from chat.web.home import surroundings
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_headers, with_row
+from core.text import unix_lines
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
@@ -146,7 +148,7 @@ def report(request: Request, pk: UUID) -> HttpResponse:
 def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     """What sending the draft would mean: the line under the composer and the panel behind it."""
     scope = asked_scope(request, pk, request.POST)
-    draft = Draft(request.POST.get("text", ""), _ids(request, "files", "file"), request.POST.get("effort"))
+    draft = Draft(unix_lines(request.POST.get("text", "")), _ids(request, "files", "file"), request.POST.get("effort"))
     model = services.visible_model(request.user, next(iter(request.POST.getlist("model")), None)) or model_for(
         scope.persona, request.user
     )
@@ -351,7 +353,7 @@ def turns_response(request: Request, found: Conversation, turns: list[Turn], *, 
 
 def _ask(request: Request) -> Ask:
     return Ask(
-        text=request.POST.get("text", ""),
+        text=unix_lines(request.POST.get("text", "")),
         files=_ids(request, "files", "file"),
         models=list(dict.fromkeys(_ids(request, "model", "model"))),
         key=request.POST.get("key", "")[:100] or None,

@@ -3,9 +3,10 @@
 from copy import deepcopy
 from typing import Any
 
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
+from rest_framework.relations import SlugRelatedField
 
 from chat.realtime import events
 from core.api import idempotency
@@ -237,6 +238,33 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
         return {"type": "apiKey", "in": "cookie", "name": "sessionid", "description": "The browser's session."}
+
+
+class RelatedListField(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # as above
+    """Says how many rows may be named, which drf-spectacular leaves out, and how long a name may be."""
+
+    target_class = "core.api.fields.RelatedList"
+    match_subclasses = True
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        one: Any = self.target.child_relation
+        rows = one.queryset
+        item = auto_schema._map_serializer_field(one, direction)
+        if isinstance(one, SlugRelatedField):
+            item["maxLength"] = rows.model._meta.get_field(one.slug_field).max_length
+        return {"type": "array", "items": item, "maxItems": self.target.max_length}
+
+
+class ListSerializerField(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # as above
+    """Says how many objects a list may have, which drf-spectacular leaves out."""
+
+    target_class = "rest_framework.serializers.ListSerializer"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = auto_schema._map_serializer_field(self.target, direction, bypass_extensions=True)
+        if schema and self.target.max_length is not None:
+            schema["maxItems"] = self.target.max_length
+        return schema
 
 
 def complete(result: dict[str, Any], **context: Any) -> dict[str, Any]:

@@ -15,11 +15,22 @@ from pydantic import ValidationError
 from rest_framework import serializers
 
 from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
+from chat.turns.submit import LONGEST_EFFORT
 from core.errors import ProductError
 from llm.types.model_call import ToolDefinition
 
 MAX_MESSAGES = 5_000  # of one request; a new thread stores them all
-MAX_CHARACTERS = 4_000_000  # of these messages, as JSON
+MAX_CHARACTERS = 4_000_000  # of these messages, as JSON; and of all that is neither messages nor the program's own data
+# Items in a list of this member.
+MOST_ITEMS = {
+    "messages": MAX_MESSAGES,
+    "tools": MAX_TOOLS,
+    "context": 10_000,
+    "resume": 100,
+    "content": 2_048,
+    "toolCalls": 1_000,
+}
+OWN_DATA = {"state", "forwardedProps", "forwarded_props"}  # of any shape, so that the body alone bounds them
 MOST_ERRORS = 10  # of an invalid input; the rest of a long list helps nobody
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON text
 
@@ -63,7 +74,9 @@ class ForwardedProps(serializers.Serializer[dict[str, Any]]):
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
     persona = serializers.UUIDField(required=False, allow_null=True, default=None)
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
-    effort = serializers.CharField(required=False, allow_blank=True, allow_null=True, default=None)
+    effort = serializers.CharField(
+        max_length=LONGEST_EFFORT, required=False, allow_blank=True, allow_null=True, default=None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +105,7 @@ def read(body: Any) -> Wanted:
         given = agui.RunAgentInput.model_validate(body)
     except ValidationError as error:
         raise _invalid(error) from error
+    _require_short_lists(given)
     props = ForwardedProps(data=given.forwarded_props if isinstance(given.forwarded_props, dict) else {})
     props.is_valid(raise_exception=True)
     decision = _decision(given.resume or [])
@@ -118,7 +132,12 @@ def read(body: Any) -> Wanted:
 
 
 def _require_bounded(body: Any) -> None:
-    """Raise `too_many_messages` or `messages_too_long` (413) before anything is done with the messages."""
+    """Raise `too_many_messages`, `messages_too_long` or `input_too_long` (413) before anything is done with it."""
+    if isinstance(body, dict):
+        rest = {name: value for name, value in body.items() if name != "messages" and name not in OWN_DATA}
+        if len(json.dumps(rest, ensure_ascii=False)) > MAX_CHARACTERS:
+            sentence = f"“context”, “tools” and the like have more than {MAX_CHARACTERS:,} characters. Shorten them."
+            raise ProductError("input_too_long", sentence, status=413)
     messages = body.get("messages") if isinstance(body, dict) else None
     if not isinstance(messages, list):
         return  # which the protocol's own check refuses
@@ -133,6 +152,19 @@ def _require_bounded(body: Any) -> None:
             f"“messages” has {characters:,} characters, and {MAX_CHARACTERS:,} are the most. Leave out the oldest."
         )
         raise ProductError("messages_too_long", sentence, status=413)
+
+
+def _require_short_lists(given: agui.RunAgentInput) -> None:
+    """Raise `too_many_items` (413). `tools` have an error of their own."""
+    lists: list[tuple[str, Sequence[Any] | None]] = [("context", given.context), ("resume", given.resume)]
+    for message in given.messages:
+        content = getattr(message, "content", None)
+        lists.append(("content", content if isinstance(content, list) else None))
+        lists.append(("toolCalls", getattr(message, "tool_calls", None)))
+    for name, items in lists:
+        if items is not None and len(items) > MOST_ITEMS[name]:
+            sentence = f"“{name}” has {len(items):,} items, and {MOST_ITEMS[name]:,} are the most."
+            raise ProductError("too_many_items", sentence, status=413)
 
 
 def _require_storable(body: Any) -> None:

@@ -30,6 +30,21 @@ class MoneyField(serializers.DecimalField):
         super().__init__(26, 12, normalize_output=True, allow_null=True, read_only=True, **options)
 
 
+class RelatedList(serializers.ManyRelatedField):
+    """Rows, named in a list of at most `max_length`."""
+
+    def __init__(self, *, max_length: int, **options: Any) -> None:
+        self.max_length = max_length
+        super().__init__(**options)
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        if isinstance(data, list) and len(data) > self.max_length:
+            raise serializers.ValidationError(
+                f"At most {self.max_length:,} can be named at once, not {len(data):,}.", code="max_length"
+            )
+        return list(super().to_internal_value(data))
+
+
 def valid(kind: type[BaseSerializer[Any]], request: Request, given: Any = None) -> dict[str, Any]:
     """What was sent, or `given` in its place, as the serializer reads it; raises its `ValidationError`."""
     body = kind(data=request.data if given is None else given, context={"request": request})

@@ -70,7 +70,16 @@ class File(models.Model):
         TOO_LONG = "too_long", "Too long for the model: by search only"
         FAILED = "failed", "Failed"
 
+    class Index(models.TextChoices):
+        """Whether a search finds passages of a file that has text."""
+
+        NONE = "none", "Nothing to search"
+        WAITING = "waiting", "Being made searchable"
+        SEARCHABLE = "searchable", "Searchable"
+        FAILED = "failed", "Could not be made searchable"
+
     UNREAD = (Status.UPLOADED, Status.PROCESSING)
+    MAX_INDEXINGS = 10  # attempts, after which indexing is given up
     LOCKED = ("encrypted", "wrong_password")  # codes of errors that a password helps against
     HOLDS_LOCKED = "locked_inside"  # the code of a file that was read, and holds others that a password closes
 
@@ -117,6 +126,14 @@ class File(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def index_state(self) -> Index:
+        if self.searchable:
+            return self.Index.SEARCHABLE
+        if self.is_image or self.status not in (self.Status.READY, self.Status.TOO_LONG):
+            return self.Index.NONE
+        return self.Index.FAILED if self.attempt >= self.MAX_INDEXINGS else self.Index.WAITING
 
     @property
     def is_image(self) -> bool:

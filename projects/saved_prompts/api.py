@@ -21,6 +21,7 @@ from projects.saved_prompts import services
 from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.variables import filled, variables
 
+LONGEST_VALUE, MOST_VALUES = 1_000_000, 1_000  # characters of a message; variables
 HOLDERS = ("own", "project", "workspace")
 
 
@@ -61,10 +62,25 @@ class PromptSerializer(Strict, serializers.ModelSerializer[SavedPrompt]):
         return services.may_change(self.context["request"].user, prompt)
 
 
+@extend_schema_field(
+    {
+        "type": "object",
+        "additionalProperties": {"type": "string", "maxLength": LONGEST_VALUE},
+        "maxProperties": MOST_VALUES,
+    }
+)
+class ValuesField(serializers.DictField):
+    child = serializers.CharField(allow_blank=True, max_length=LONGEST_VALUE)
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        if isinstance(data, dict) and len(data) > MOST_VALUES:
+            raise serializers.ValidationError(f"Give at most {MOST_VALUES:,} values.", code="max_length")
+        values: dict[str, str] = super().to_internal_value(data)
+        return values
+
+
 class ValuesSerializer(Strict):
-    values = serializers.DictField(
-        source="given", child=serializers.CharField(allow_blank=True), default=dict, help_text="By the variable's name."
-    )
+    values = ValuesField(source="given", default=dict, help_text="By the variable's name.")
 
 
 class FilledSerializer(serializers.Serializer[Any]):

@@ -162,7 +162,7 @@ def test_a_text_is_written_compared_and_brought_back_in_the_admin(admin_client: 
     compared = admin_client.get(page("compare", name="citations", old=0, new=1)).content.decode()
     assert "<ins>A</ins>" in compared or "<ins>Cite</ins>" in compared
     change = reverse("admin:personas_prompttext_change", args=[versions[1].pk])
-    assert "Citations, version 1" in admin_client.get(change).content.decode()
+    assert "Documents and citations, version 1" in admin_client.get(change).content.decode()
     use = reverse("admin:personas_prompttext_use", args=["citations"])
     for version, active in ((1, [1]), (0, [])):
         assert admin_client.post(use, {"version": version})["Location"] == text_page("citations")

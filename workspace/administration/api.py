@@ -24,12 +24,18 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
     name = serializers.CharField(required=False, max_length=Workspace.MAX_NAME)
     accent = serializers.RegexField(
         r"^#[0-9a-fA-F]{6}$",
+        max_length=len("#0f6b5c"),
         required=False,
         allow_blank=True,
         help_text="Such as #0f6b5c; empty: the product's own.",
     )
     notice = serializers.CharField(required=False, allow_blank=True, max_length=Workspace.MAX_NOTICE)
-    languages = serializers.ListField(child=serializers.ChoiceField(settings.LANGUAGES), required=False, min_length=1)
+    languages = serializers.ListField(
+        child=serializers.ChoiceField(settings.LANGUAGES),
+        required=False,
+        min_length=1,
+        max_length=len(settings.LANGUAGES),
+    )
     logo = serializers.SerializerMethodField(help_text="Its address; null where there is none. PUT one to logo/.")
     default_profile = serializers.PrimaryKeyRelatedField[BudgetProfile](
         queryset=BudgetProfile.objects.all(),

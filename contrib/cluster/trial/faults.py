@@ -5,10 +5,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from contrib.cluster.company import Company
+from contrib.cluster.postgres import QUERY_WAIT_TIMEOUT
 from contrib.cluster.process import ClusterError
 from contrib.cluster.proxy import Kind
 
@@ -16,6 +17,7 @@ Act = Callable[[Company], object]
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 WEBS = frozenset({"web-1", "web-2"})
 NOBODY = frozenset[str]()
+ANSWERED_WITHIN = 5.0  # seconds, every request
 NOTICED_AFTER = 3.0  # seconds in which somebody sees that PostgreSQL or its replica is gone, and acts
 MOVED_WITHIN = 30.0  # seconds in which Sentinel has a replica take the place of Redis's first
 ROOM = "64k"  # of a full disk
@@ -29,7 +31,8 @@ def _nothing(company: Company) -> None:
 @dataclass(frozen=True)
 class Fault:
     """`seconds` from `begin` to `end`. `unready`: the web processes whose `/readyz` must not be 200 meanwhile; of
-    others it must; None: either may be. `before` is done before the work begins, `after` once it is settled."""
+    others it must; None: either may be. `before` is done before the work begins, `after` once it is settled.
+    `answered_within`: seconds that a request may take."""
 
     name: str
     said: str
@@ -39,6 +42,7 @@ class Fault:
     unready: frozenset[str] | None = NOBODY
     before: Act = _nothing
     after: Act = _nothing
+    answered_within: float = ANSWERED_WITHIN
 
 
 def _kill(name: str, unready: frozenset[str] | None = NOBODY) -> Fault:
@@ -60,6 +64,16 @@ def _freeze(
 def _cut(wire: str, who: str, whom: str, unready: frozenset[str] | None = NOBODY) -> Fault:
     said = f"the network between {who} and {whom} loses everything for 20 s"
     return _freeze(f"wire-{wire}", 20.0, unready, f"cut-{wire}", said)
+
+
+def _with_waiting(fault: Fault) -> Fault:
+    """Allow requests to wait until the fault ends: the database hangs, and they have sent it a statement."""
+    return replace(fault, answered_within=fault.seconds + ANSWERED_WITHIN)
+
+
+def _behind_pgbouncer(fault: Fault) -> Fault:
+    """Allow requests to wait for as long as PgBouncer does for a PostgreSQL that is away."""
+    return replace(fault, answered_within=QUERY_WAIT_TIMEOUT + ANSWERED_WITHIN)
 
 
 def _away(name: str, seconds: float, unready: frozenset[str] | None, fault: str, said: str) -> Fault:
@@ -177,12 +191,12 @@ BEHIND = (
     _away("redis", 60.0, WEBS, "redis-away", "Redis away for 60 s (refuses connections)"),
     _freeze("redis", 15.0, WEBS, "redis-hangs", "Redis hangs for 15 s (SIGSTOP)"),
     _kill("pgbouncer", None),
-    _cut("pgbouncer-postgres", "PgBouncer", "PostgreSQL", WEBS),
+    _with_waiting(_cut("pgbouncer-postgres", "PgBouncer", "PostgreSQL", WEBS)),
     # From here on PgBouncer talks to the other PostgreSQL, past the line that was cut.
-    Fault(
+    _behind_pgbouncer(Fault(
         "postgres-fails-over", "PostgreSQL killed; its replica takes its place after 3 s", _fail_over, unready=None,
         after=lambda company: company.postgres.follow(),
-    ),
+    )),
     _away("rabbitmq", 30.0, NOBODY, "broker-away", "the broker (RabbitMQ) away for 30 s"),
     _freeze("turns-1", 45.0),
     _freeze("web-1", 15.0, frozenset({"web-1"})),
@@ -200,15 +214,15 @@ BEHIND = (
         _hand_redis_over, unready=None,
         before=lambda company: company.pair_redis(), after=lambda company: company.part_redis(),
     ),
-    Fault(
+    _behind_pgbouncer(Fault(
         "kill-postgres", "kill -9 of PostgreSQL, started again after 2 s",
         lambda company: company.postgres.first.process.kill(), seconds=4.0, unready=None,
-    ),
-    Fault(
+    )),
+    _with_waiting(Fault(
         "postgres-hangs", "PostgreSQL hangs for 15 s (SIGSTOP of all its processes)", _hang,
         lambda company: company.postgres.first.process.signal(signal.SIGCONT), 15.0, WEBS,
-    ),
-    _freeze("pgbouncer", 15.0, WEBS),
+    )),
+    _with_waiting(_freeze("pgbouncer", 15.0, WEBS)),
     _freeze("rabbitmq", 20.0, NOBODY, "broker-hangs", "the broker hangs for 20 s (SIGSTOP)"),
     _kill("rabbitmq"),
     _kill("background-1"),
@@ -221,7 +235,7 @@ BEHIND = (
     _clock(600),
     _clock(-600),
     _cut("web-2-redis", "web-2", "Redis", frozenset({"web-2"})),
-    _cut("web-2-pgbouncer", "web-2", "PgBouncer", frozenset({"web-2"})),
+    _with_waiting(_cut("web-2-pgbouncer", "web-2", "PgBouncer", frozenset({"web-2"}))),
     _cut("turns-2-redis", "turns-2", "Redis"),
     _cut("turns-2-pgbouncer", "turns-2", "PgBouncer"),
     _cut("background-1-broker", "background-1", "the broker"),

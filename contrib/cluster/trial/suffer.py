@@ -14,7 +14,6 @@ from contrib.cluster.trial.faults import WEBS, Fault
 from contrib.cluster.trial.work import OVER, Result, Upload, Work, ask, conversation, past, status_of
 
 FLOWING = 4.0  # seconds that answers stream before anything happens
-ANSWERED_WITHIN = 5.0  # seconds, every request
 BACK_WITHIN = 30.0  # seconds after the end of a fault
 LOOKED_FOR = 150.0  # seconds that somebody waits for all to be back
 NOTICES = 7.0  # seconds in which a process sees what it lacks, and in which it sees that it is there again
@@ -34,7 +33,7 @@ class Outcome:
 
     @property
     def late(self) -> list[Asked]:
-        return [each for each in self.asked if each.seconds > ANSWERED_WITHIN]
+        return [each for each in self.asked if each.seconds > self.fault.answered_within]
 
     def ready_words(self, begun: float, ended: float) -> str:
         """What `/readyz` said, and whether that is right."""
@@ -128,5 +127,5 @@ def requests_words(outcome: Outcome) -> str:
     said = [f"{len(outcome.asked)}, slowest {slowest(outcome.asked):.1f} s"]
     said += [f"{refused} refused"] if refused else []
     said += [f"{broken} broken off"] if broken else []
-    said += [f"{len(outcome.late)} over 5 s"] if outcome.late else []
+    said += [f"{len(outcome.late)} over {outcome.fault.answered_within:g} s"] if outcome.late else []
     return ", ".join(said)

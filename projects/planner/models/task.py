@@ -45,8 +45,9 @@ class Task(models.Model):
     A2A calls input-required), moved is a day task that goes on under another code, `moved_to`.
     A `breakpoint` is on an item: work by a model stops before it and tells what it `needs`, until the user has
     `cleared` it.
-    `model` is the name of the model that made it, empty for people. `proposed`: nobody has accepted it, so it stands in
-    no prompt and no model works on it. One that was declined is dropped and stays proposed.
+    `model` is the name of the model that made it, empty for people. `proposed`: nobody has accepted it, so no model
+    works on it, and it stands in no prompt but those of `proposed_in`, the id of the conversation in which the model
+    made it. One that was declined is dropped and stays proposed.
     `draft` is on a day task that a model works on and that has no checklist yet: `projects.planner.drafts`.
     `draft_code` and `draft_detail` say why it was refused, `heartbeat` when a worker was last offered it.
     """
@@ -102,6 +103,7 @@ class Task(models.Model):
     moved_to = models.OneToOneField("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="moved_from")
     model = models.CharField(max_length=MAX_MODEL, blank=True, default="", db_default="", editable=False)
     proposed = models.BooleanField(default=False, db_default=False, editable=False)
+    proposed_in = models.UUIDField(null=True, blank=True, editable=False)
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now=True)
     finished = models.DateTimeField(null=True, blank=True)
@@ -162,6 +164,11 @@ class Task(models.Model):
     def to_decide(self) -> bool:
         """Whether its person has yet to accept or decline it."""
         return self.proposed and self.status in self.UNFINISHED
+
+    @property
+    def declined(self) -> bool:
+        """Whether its person has declined what a model proposed, or the model has taken it back."""
+        return self.proposed and self.status == self.Status.DROPPED
 
     @property
     def blocking(self) -> bool:

@@ -1,5 +1,7 @@
 """AG-UI through the running application, read with the types of its package."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
@@ -101,3 +103,21 @@ def test_a_request_brings_so_many_messages_and_characters_at_most(
     answer = person.caller.http.post("ag-ui/", json=body)
     assert (answer.status_code, answer.json()["code"]) == (413, code)
     assert not Message.objects.filter(conversation=body["threadId"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "code"),
+    [
+        ("context", [{"description": "a", "value": "b"}] * 10_001, "too_many_items"),
+        ("context", [{"description": "a", "value": "b" * 4_000_000}], "input_too_long"),
+        ("resume", [{"interruptId": "x", "status": "cancelled"}] * 101, "too_many_items"),
+        (
+            "messages",
+            [{**user(""), "content": [{"type": "text", "text": "a"}] * 2_049}],
+            "too_many_items",
+        ),
+    ],
+)
+def test_every_list_and_text_of_a_request_has_a_bound(person: Person, member: str, value: Any, code: str) -> None:
+    answer = person.caller.http.post("ag-ui/", json={**run_input(user("Hi")), member: value})
+    assert (answer.status_code, answer.json()["code"]) == (413, code)

@@ -1,5 +1,7 @@
 """What a model makes is proposed: it stands in no prompt, and no model works on it, until its person accepts it."""
 
+from uuid import UUID, uuid4
+
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -89,6 +91,50 @@ def test_a_model_accepts_and_declines_nothing(actor: Actor, model: Actor) -> Non
     status(model, made, "done")
     services.update(actor=model, task=made, fields={"title": "Changed"})
     assert now(made).proposed and prompt(actor) == ""
+
+
+def test_the_conversation_in_which_it_was_proposed_knows_that_it_waits(actor: Actor) -> None:
+    here, elsewhere = uuid4(), uuid4()
+
+    def prompt_in(conversation: UUID | None) -> str:
+        return render(tasks_for_prompt(user=actor.user, on=DAY, conversation=conversation))
+
+    model = Actor(actor.user, "small-model", here)
+    made, declined = new(model, "Ship it", archetype="model"), new(model, "Spam")
+    services.draft_checklist(actor=model, task=made, items=[DraftItem("Look")])
+    new(model, "Tomorrow", date=NEXT)
+    services.decline(actor=actor, task=declined)
+    waits = "proposed by small-model and waiting for the user to accept it"
+    assert f"[open] Ship it (model task, {waits})\n  - .C01 [open] Look" in prompt_in(here)
+    assert "Spam" not in prompt_in(here) and "Tomorrow" not in prompt_in(here)
+    assert prompt_in(elsewhere) == prompt_in(None) == prompt(actor) == ""
+    services.accept(actor=actor, task=made)
+    assert prompt_in(here) == prompt_in(elsewhere) and "Ship it (model task)" in prompt_in(here)
+    services.draft_checklist(actor=model, task=made, items=[DraftItem("Look again")])
+    assert f"[open] Look again ({waits})" in prompt_in(here) and "Look again" not in prompt_in(elsewhere)
+    moved = services.move(actor=actor, task=made, day=NEXT)
+    assert moved.children.get().proposed_in == here
+
+
+def test_a_model_takes_up_nothing_that_was_declined(actor: Actor, model: Actor) -> None:
+    made = new(model, "Pwned", archetype="model")
+    [point] = services.draft_checklist(actor=model, task=made, items=[DraftItem("Look")])
+    services.decline(actor=actor, task=made)
+    for row in (made, point):
+        for wanted in {"open", "doing", "waiting", "done"} - {now(row).status}:
+            refused("declined", services.set_status, actor=model, task=row, status=wanted)
+    refused("declined", services.draft_checklist, actor=model, task=made, items=[DraftItem("Again")])
+    refused("declined", item, actor=model, parent=made)
+    assert (now(made).status, now(made).proposed, now(point).status) == ("dropped", True, "open")
+    assert services.accept(actor=actor, task=made).status == "open"
+    assert status(model, now(point), "done").status == "done"
+
+
+def test_an_open_proposal_stays_one_whatever_a_model_says_of_it(actor: Actor, model: Actor) -> None:
+    made = new(model, archetype="model")
+    for wanted in ("done", "open", "doing", "open"):
+        assert status(model, made, wanted).proposed
+    assert now(made).to_decide and prompt(actor) == ""
 
 
 def test_no_draft_is_begun_for_a_proposal(actor: Actor, model: Actor) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import User
+from personas.texts import TEXTS
 from projects.planner import services
 from projects.planner.models import codes
 from projects.planner.models.task import Task
@@ -76,6 +77,7 @@ def test_the_text_says_state_kind_and_what_a_breakpoint_needs() -> None:
     rows[1].moved_to = entry("D2026-11-22-T01")
     text = render(prompt_tasks(rows, on=TODAY, mentioned=["Y2026-O01", "D2026-11-21-T02"]))
     assert text == (
+        f"{TEXTS['tasks'].built_in}\n"
         "Tasks of today, 2026-11-21:\n"
         "- D2026-11-21-T01 [doing] Plan the trip (hybrid task)\n"
         "  - .C01 [done] Find flights\n"
