@@ -22,9 +22,9 @@ from chat.models import Attachment, Mark
 from chat.models import Message as MessageRow
 from chat.models.tree import ids_down_to
 from chat.prompts.history import READABLE, Documents, texts_of, why_missing
+from files.index.finding import find_passages
 from files.index.language import readable
 from files.index.ledger import NOBODY, Payer
-from files.index.reranking import find
 from files.index.search import Hit, SearchResult
 from files.models import File
 from personas.models import BudgetProfile
@@ -386,7 +386,7 @@ class PromptFiles:
         """The best passages; for a brief message those only that have to do with it, or whose file it names."""
         if ids not in self._searched:
             rows = File.objects.filter(pk__in=ids, searchable=True)
-            found = find(queries=phrasings_of(self.question), files=rows, limit=HITS, payer=self.payer)
+            found = find_passages(queries=phrasings_of(self.question), files=rows, limit=HITS, payer=self.payer)
             if self._is_brief():
                 hits = [hit for hit in found.hits if hit.related or _names(self.question, hit.name)]
                 found = replace(found, hits=hits)

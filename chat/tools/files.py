@@ -16,8 +16,8 @@ from chat.models import Attachment, Conversation
 from chat.models.summary import marks_on
 from core.background import on_database
 from core.lines import first_line
+from files.index.finding import find_passages
 from files.index.ledger import Payer
-from files.index.reranking import find
 from files.index.search import Hit
 from files.models import File, FileText
 from llm.types.model_call import ToolDefinition
@@ -93,7 +93,7 @@ class SearchFiles:
 
     def _search(self, queries: Sequence[str]) -> ToolOutput:
         payer = Payer(self.scope.conversation.owner_id, conversation=self.scope.conversation.pk)
-        found = find(queries=queries, files=self.scope.files(), limit=HITS, payer=payer)
+        found = find_passages(queries=queries, files=self.scope.files(), limit=HITS, payer=payer)
         hits = found.hits
         self.notes += [note for note in found.notes if note not in self.notes]
         used = {"query": queries[0], "variants": queries[1:]} if len(queries) > 1 else {"query": queries[0]}

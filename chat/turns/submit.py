@@ -17,21 +17,13 @@ from django.utils import timezone
 from accounts.access.rights import kept_models_of
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.conversation_state import (
-    RunWaits,
-    busy,
-    list_changed,
-    lock,
-    require_idle,
-    require_owner,
-    run_in_progress,
-    scope_of,
-)
+from chat.models.conversation_state import busy, list_changed, lock, require_owner, scope_of
 from chat.models.queries import Standing, store
 from chat.models.summary import carry_marks
 from chat.models.words import title_from
 from chat.prompts.document_budget import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import base_context
+from chat.summaries.idle import RunWaits, require_idle, run_in_progress
 from chat.turns.admission import Admitted, admit, tokens_given
 from chat.turns.mentions import remember_mentions
 from chat.turns.smaller import smaller_prompt
