@@ -15,7 +15,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from audit.services import record, record_saved, stored
+from core.audit.services import record, record_saved, stored
 from core.background import on_database
 from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock

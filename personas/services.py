@@ -14,7 +14,7 @@ from django.utils import timezone
 from accounts.access.holds import require_free, require_rewritable
 from accounts.access.rights import models_of, require
 from accounts.models import May, User
-from audit.services import changed, record, record_saved, stored
+from core.audit.services import changed, record, record_saved, stored
 from core.errors import ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store

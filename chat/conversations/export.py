@@ -14,13 +14,13 @@ from django.db import close_old_connections, transaction
 
 from accounts.access.rights import require
 from accounts.models import May, User
-from audit.services import record
 from chat.ledger.models import ModelCall
 from chat.ledger.services import csv_pages
 from chat.models import Conversation, Mark, Message, Turn
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.readings.models import Reading
+from core.audit.services import record
 from core.errors import NotFound, ProductError
 from files.models import File
 from files.services import open_blob
