@@ -1,4 +1,7 @@
-"""One settings module for every environment; what differs comes from environment variables (table in the README)."""
+"""One settings module for every environment; what differs comes from environment variables.
+
+The variables are described in docs/operate/configuration.md.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -32,7 +32,7 @@ SLOTS_OF_PERSON = 2  # of those, so that files that take long do not hold up oth
 MAX_READS = 2
 # One file may have bytes that cannot be opened. When three cannot, the storage is away, and no other file is tried.
 MAX_PUT_BACK = 3
-RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/context.md, “The room”
+RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/develop/context.md, “The room”
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = "Reading it was cut off twice. Try again; if that fails too, upload it in parts."
 LOST = "Its bytes are gone from the storage. Upload it again."

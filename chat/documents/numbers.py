@@ -1,4 +1,4 @@
-"""The numbers under which the documents of a conversation are cited (docs/context.md, “Order”)."""
+"""The numbers under which the documents of a conversation are cited (docs/develop/context.md, “Order”)."""
 
 from collections.abc import Sequence
 

@@ -285,7 +285,7 @@ def _with_rules(context: TurnContext, step: Step, request: ContextRequest) -> Co
 
 
 def note_form(context: TurnContext) -> NoteForm:
-    """Return how texts of the workspace are told from the person's words (docs/context.md, “Notes”)."""
+    """Return how texts of the workspace are told from the person's words (docs/develop/context.md, “Notes”)."""
     form = context.profile.note_form
     if form == BudgetProfile.NoteForm.AUTOMATIC:
         return "plain" if is_small(context.model.name) else "heading"

@@ -1,4 +1,7 @@
-"""How many tokens of documents a message may carry (docs/context.md, “Files and projects”), and who goes over it."""
+"""How many tokens of documents a message may carry, and who goes over it.
+
+The rule: docs/develop/context.md, “Files and projects”.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +25,7 @@ def summary_in(scope: ChatScope) -> Summary | None:
 
 
 def budget(base: TurnContext, scope: ChatScope) -> DocumentBudget:
-    """How many tokens of documents may be selected (docs/context.md, “Files and projects”).
+    """How many tokens of documents may be selected (docs/develop/context.md, “Files and projects”).
 
     The same line for whoever selects, shows and refuses: with the tools that there are once a file is attached, today's
     tasks and the summary; without those that a calling program brings along. Files of a project give way.

@@ -1,4 +1,6 @@
-"""Which files are in a prompt whole, and how the model reaches the others (docs/context.md, “Files and projects”).
+"""Which files are in a prompt whole, and how the model reaches the others.
+
+The rules: docs/develop/context.md, “Files and projects”.
 
 A project's files give way while what must be sent does not fit beside them. The list of files (L) names those and the
 attachments of the branch that are out of sight. A model with tools searches them by itself; for one without, its
