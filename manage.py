@@ -5,9 +5,9 @@ from getpass import getuser
 
 from django.core.management import execute_from_command_line
 
-from audit.origin import How, Origin, acting
 from config.embedded.paths import StartError
 from config.management.commands.up import Command as Up
+from core.audit.origin import How, Origin, acting
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")

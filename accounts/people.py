@@ -23,7 +23,7 @@ from accounts.access.login import require_own_way
 from accounts.mailing import sending, texts
 from accounts.models import ApiToken, User
 from accounts.services import end_all, revoke_token, save_user, set_rights
-from audit.services import record
+from core.audit.services import record
 from core.background import enqueue
 from core.errors import ProductError
 from core.permissions import require_right, require_store

@@ -19,7 +19,7 @@ from accounts.access.rights import require
 from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
 from accounts.deletion import delete_unowned
 from accounts.models import AdminRecord, ApiToken, May, Session, User
-from audit.services import changed, record, stored
+from core.audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
 from core.time_zones import is_zone, present_name
@@ -252,7 +252,7 @@ def set_rights(
 def _differing(
     name: str, before: Collection[Group] | Collection[Permission], after: Collection[Group] | Collection[Permission]
 ) -> dict[str, list[list[str]]]:
-    """As `audit.services.changed`, of rows that are named."""
+    """As `core.audit.services.changed`, of rows that are named."""
     if set(before) == set(after):
         return {}
     return {name: [sorted(_word(each) for each in rows) for rows in (before, after)]}

@@ -10,8 +10,8 @@ from accounts.mailing import addresses
 from accounts.models import User, WebhookDelivery
 from accounts.webhooks import sending
 from accounts.webhooks import services as webhooks
-from audit.services import forget_old
 from core.api.idempotency import forget_answers
+from core.audit.services import forget_old
 from core.background import carry, enqueue, on_database
 
 

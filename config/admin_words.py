@@ -16,7 +16,7 @@ from django.forms import ChoiceField, ModelChoiceField
 from django.forms.utils import pretty_name
 from django.utils.translation import override, pgettext_lazy
 
-from audit.words import WORDS
+from core.audit.words import WORDS
 from core.i18n import ADMIN
 
 APPS = ("audit", "llm", "accounts", "files", "personas", "projects", "chat")

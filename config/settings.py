@@ -48,7 +48,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "drf_standardized_errors",
-    "audit",
+    "core.audit",
     "core",
     "workspace",
     "llm",

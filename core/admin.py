@@ -30,12 +30,12 @@ from unfold.decorators import display as unfold_display
 from unfold.forms import BaseDialogForm
 from unfold.paginator import InfinitePaginator
 
-from audit.models import Entry
-from audit.origin import origin
-from audit.services import record
-from audit.words import WORDS
 from core import i18n
 from core.admin_choices import WithChosenRows
+from core.audit.models import Entry
+from core.audit.origin import origin
+from core.audit.services import record
+from core.audit.words import WORDS
 
 HISTORY_PAGE = 100  # acts of a row on a page of its history
 MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
@@ -159,7 +159,7 @@ class History:
 
 
 class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's own bases differ so
-    """`kind`: of the acts in the audit, see `audit.actions`."""
+    """`kind`: of the acts in the audit, see `core.audit.actions`."""
 
     kind = "row"
     paginator: ClassVar[type[Paginator[Any]]] = CappedPaginator

@@ -16,7 +16,7 @@ from accounts.access.holds import require_free
 from accounts.access.rights import require
 from accounts.limits.holding import most_at_once
 from accounts.models import Limit, May, User
-from audit.services import record
+from core.audit.services import record
 from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.locks import lock

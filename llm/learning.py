@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
-from audit.services import record
+from core.audit.services import record
 from core.errors import ModelError
 from core.i18n import grouped
 from core.permissions import require_right

@@ -15,7 +15,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from audit.services import record, record_saved, stored
+from core.audit.services import record, record_saved, stored
 from core.background import on_database
 from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
@@ -26,7 +26,7 @@ from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import DEFAULT_BASE_URLS, create
 from llm.types.model_call import CacheRule
 from llm.types.model_call import Provider as ProviderClient
-from workspace.models.version import Kept
+from workspace.models.version import VersionedCache
 
 DEFAULT_LOCK = "default model"  # two admins choosing a default at once choose one after the other
 # What `fill_from_known` can fill, and what stands there when nothing is known.
@@ -95,7 +95,7 @@ def _all_models() -> dict[UUID, Model]:
     return {row.pk: row for row in Model.objects.select_related("provider").order_by("-default", "created")}
 
 
-_models = Kept(_all_models)
+_models = VersionedCache(_all_models)
 
 
 def usable_models(version: UUID | None = None) -> list[Model]:
@@ -104,12 +104,12 @@ def usable_models(version: UUID | None = None) -> list[Model]:
 
     Not to be changed, nor planned with: what they have learnt (`workspace.models.version`) may be older.
     """
-    return [row for row in _models.at(version).values() if row.usable]
+    return [row for row in _models.get(version).values() if row.usable]
 
 
 def model_at(version: UUID | None, pk: UUID, learnt: Mapping[str, Any]) -> Model | None:
     """As `usable_models`, usable or not; a row of the caller's own, with what it has `learnt` by now."""
-    kept = _models.at(version).get(pk)
+    kept = _models.get(version).get(pk)
     if kept is None:
         return None
     model = copy.copy(kept)

@@ -14,7 +14,7 @@ from django.utils import timezone
 from accounts.access.holds import require_free, require_rewritable
 from accounts.access.rights import models_of, require
 from accounts.models import May, User
-from audit.services import changed, record, record_saved, stored
+from core.audit.services import changed, record, record_saved, stored
 from core.errors import ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
@@ -29,7 +29,7 @@ from personas.sharing.roles import require_editor, require_owner
 from personas.texts import BUILT_IN, TEXTS, Own, Texts, checked
 from personas.variables import check_variables
 from workspace.models import Workspace
-from workspace.models.version import Kept
+from workspace.models.version import VersionedCache
 
 Version = TypeVar("Version", bound=PromptVersion)
 
@@ -211,12 +211,12 @@ def texts_then(versions: Mapping[str, str]) -> Texts:
     return texts_of(PromptText.objects.filter(reduce(or_, named))) if named else BUILT_IN
 
 
-_rules = Kept(_read_rules)
+_rules = VersionedCache(_read_rules)
 
 
 def rules_at(version: UUID | None = None) -> Rules:
     """As they were at this version of the workspace or later; as they are now without one."""
-    return _rules.at(version)
+    return _rules.get(version)
 
 
 def default_profile() -> BudgetProfile:

@@ -14,10 +14,10 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.access.api_views import ScopedView
 from accounts.models import Role, strongest
-from audit.origin import origin
 from core.api.actions import posts
 from core.api.fields import Strict, VisibleField, valid
 from core.api.pagination import ByUpdate, OldestFirst, pages
+from core.audit.origin import origin
 from files.index.finding import find_passages
 from files.index.ledger import Payer
 from files.index.search import MAX_LIMIT, MAX_QUERY

@@ -10,7 +10,7 @@ from django.utils import timezone
 from accounts.access.delegation import require_rank
 from accounts.access.holds import require_movable
 from accounts.models import User
-from audit.services import record
+from core.audit.services import record
 from core.errors import ProductError
 from core.permissions import require_right
 from files.models import File

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from accounts.models import Role, User
 from accounts.realtime import News, tell
-from audit.services import record
+from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 from projects.members import known_role

@@ -8,7 +8,7 @@ from django.utils import timezone
 from accounts.access.holds import require_movable
 from accounts.models import PeopleGroup, Role, User
 from accounts.realtime import News, tell
-from audit.services import record
+from core.audit.services import record
 from core.errors import ProductError
 from core.permissions import has_right, require_right
 from core.requests import identifier, or_404

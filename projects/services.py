@@ -13,7 +13,7 @@ from django.utils import timezone
 from accounts.access.holds import require_free, require_rewritable
 from accounts.models import User
 from accounts.realtime import News, tell
-from audit.services import changed_fields, record
+from core.audit.services import changed_fields, record
 from core.errors import NotFound, ProductError
 from core.permissions import has_right, require_right
 from core.requests import identifier, or_404

@@ -24,7 +24,7 @@ from core.i18n import ADMIN, CONTEXT
 from personas import texts
 from tests.product import ROOT
 
-APPS = ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects", "readers", "workspace")
+APPS = ("accounts", "chat", "config", "core", "files", "llm", "personas", "projects", "readers", "workspace")
 # What is here is read by administrators, models, or programs that expect a protocol's English.
 PROGRAMS = re.compile(
     r"/(migrations|management/commands/(?!doctor)|embedded|net|webhooks/(?!admin)|openai_api|tools/(?!toolbox|mcp))"

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from PIL import Image, UnidentifiedImageError
 
-from audit.services import changed, record
+from core.audit.services import changed, record
 from core.errors import ProductError, invalid_setting
 from core.permissions import require_right
 from workspace.models import Workspace

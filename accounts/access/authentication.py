@@ -25,7 +25,7 @@ from rest_framework.request import Request
 
 from accounts.access.second_factor import FACTORS, is_required
 from accounts.models import ApiToken, Session, User
-from audit.origin import with_token
+from core.audit.origin import with_token
 from core.logs.context import learn
 from core.net.bearer import bearer_token
 from workspace.models.settings import workspace_at

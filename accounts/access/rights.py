@@ -23,7 +23,7 @@ from core.errors import ProductError
 from llm.models import Model
 from llm.services import usable_models
 from workspace.models import Workspace
-from workspace.models.version import Kept, KeptOf, version_now
+from workspace.models.version import VersionedCache, VersionedCacheByKey, version_now
 
 Named = TypeVar("Named", UUID, str)
 
@@ -91,7 +91,7 @@ def _by_group(pairs: Iterable[tuple[UUID, Named]]) -> dict[UUID, frozenset[Named
 
 def _read_person(pk: UUID, version: UUID | None) -> Rights:
     mine = PeopleGroup.members.through.objects.filter(user_id=pk).values_list("peoplegroup", flat=True)
-    given, everyone = _groups.at(version)
+    given, everyone = _groups.get(version)
     return union([everyone, *(given[group] for group in mine if group in given)])
 
 
@@ -109,8 +109,8 @@ def union(several: Sequence[Rights]) -> Rights:
     )
 
 
-_groups = Kept(_read_groups)
-_people = KeptOf(_read_person)
+_groups = VersionedCache(_read_groups)
+_people = VersionedCacheByKey(_read_person)
 
 
 def rights_of(person: User | UUID, version: UUID | None = None) -> Rights:
@@ -118,14 +118,14 @@ def rights_of(person: User | UUID, version: UUID | None = None) -> Rights:
 
     A query once for each version, person and process.
     """
-    return _people.at(person if isinstance(person, UUID) else person.pk, version)
+    return _people.get(person if isinstance(person, UUID) else person.pk, version)
 
 
 def counted_to(person: UUID, version: UUID | None = None) -> UUID:
     """The one group that a person's usage is counted to: of several the oldest, which is the one with the least id, so
     that a group that is made later takes nobody's usage from another; “Everyone” for who is in no other."""
     version = version or version_now()
-    _given, everyone = _groups.at(version)
+    _given, everyone = _groups.get(version)
     mine = rights_of(person, version).groups
     return min(mine - everyone.groups or mine)
 

@@ -8,8 +8,8 @@ them.
 from django.db import transaction
 
 from accounts.models import User
-from audit.services import record
 from core.api.rate_limit import counted
+from core.audit.services import record
 
 LISTED = 30  # rows a minute, of all people together
 MINUTE = 60  # seconds

@@ -17,10 +17,10 @@ from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from accounts.auditing.services import KINDS, export
-from audit.actions import ACTIONS
-from audit.models import Entry
-from audit.reading import Asked, by
 from core.admin import RecordAdmin, act_in_words, acting, button, display, field_in_words, kind_in_words
+from core.audit.actions import ACTIONS
+from core.audit.models import Entry
+from core.audit.reading import Asked, by
 
 SEARCHED = ("actor_name", "object_name", "object_id", "request_id", "address")
 

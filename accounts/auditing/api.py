@@ -10,10 +10,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
-from audit.models import Entry
-from audit.reading import FIELDS, Asked
 from core.api.fields import valid
 from core.api.pagination import pages
+from core.audit.models import Entry
+from core.audit.reading import FIELDS, Asked
 from core.errors import ProductError
 from core.permissions import require_right
 

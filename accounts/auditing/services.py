@@ -7,9 +7,9 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 
-from audit.models import Entry
-from audit.reading import Asked, csv_pages, json_lines, sent
-from audit.services import plain, record
+from core.audit.models import Entry
+from core.audit.reading import Asked, csv_pages, json_lines, sent
+from core.audit.services import plain, record
 from core.permissions import require_right
 
 KINDS: Mapping[str, tuple[str, Callable[[QuerySet[Entry]], Iterator[str]]]] = {

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from accounts.access.rights import rights_of
 from accounts.models import Limit
-from workspace.models.version import Kept
+from workspace.models.version import VersionedCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ def _read() -> Limits:
     return Limits(tuple(everyone), found.for_people, found.for_groups, found.for_tokens)
 
 
-_kept = Kept(_read)
+_limits = VersionedCache(_read)
 
 
 def limits_of_person(person: UUID, version: UUID | None = None) -> list[Limit]:
     """Of each unit and time the strictest, in the order of `Limit.Unit`, as they were at this version of the workspace
     or later; as they are now, by a query for the version, without one. Groups are asked for where one has a limit."""
-    limits = _kept.at(version)
+    limits = _limits.get(version)
     groups = rights_of(person, version).groups if limits.for_groups else ()
     of_groups = [each for group in groups for each in limits.for_groups.get(group, ())]
     return _strictest([*limits.for_everyone, *limits.for_people.get(person, ()), *of_groups])
@@ -49,7 +49,7 @@ def limits_of_person(person: UUID, version: UUID | None = None) -> list[Limit]:
 
 def limits_of_token(token: UUID | None, version: UUID | None = None) -> list[Limit]:
     """As those of a person; those of the token's person hold besides."""
-    return _strictest(_kept.at(version).for_tokens.get(token, ())) if token is not None else []
+    return _strictest(_limits.get(version).for_tokens.get(token, ())) if token is not None else []
 
 
 def most_at_once(person: UUID, unit: str, version: UUID | None = None) -> Decimal | None:

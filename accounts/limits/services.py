@@ -5,7 +5,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from accounts.models import Limit
-from audit.services import record, record_saved, stored
+from core.audit.services import record, record_saved, stored
 from core.errors import invalid_setting
 from core.permissions import require_right, require_store
 

@@ -14,7 +14,7 @@ from django.urls import reverse
 from accounts.access.login import providers
 from accounts.mailing import sending, texts
 from accounts.models import User
-from audit.services import record
+from core.audit.services import record
 from core.background import enqueue
 from core.errors import ProductError, invalid_setting
 from workspace.models.settings import workspace_at

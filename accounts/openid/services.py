@@ -17,7 +17,7 @@ from accounts.access.sessions import SessionStore, end
 from accounts.groups.services import follow_claims
 from accounts.models import OpenIDIdentity, OpenIDProvider, Session, User
 from accounts.openid import connection
-from audit.services import record, record_saved, stored
+from core.audit.services import record, record_saved, stored
 from core.errors import ProductError, invalid_setting
 from core.net.url_safety import origin
 

@@ -23,7 +23,7 @@ from accounts.access.delegation import require_rank
 from accounts.access.second_factor import FACTORS, is_required
 from accounts.access.sessions import end_sessions
 from accounts.models import User
-from audit.services import record
+from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.permissions import require_store
 from workspace.models.settings import workspace_at

@@ -17,7 +17,7 @@ from uuid_utils.compat import uuid7
 from accounts.models import User
 from accounts.models.webhook import Webhook, WebhookDelivery
 from accounts.webhooks.sending import SECRET_PREFIX, UNSIGNED, switch_off
-from audit.services import changed_fields, record
+from core.audit.services import changed_fields, record
 from core.background import enqueue
 from core.errors import ProductError
 from core.net.url_safety import is_http

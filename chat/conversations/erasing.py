@@ -16,10 +16,10 @@ from django.utils import timezone
 
 from accounts.access.holds import free
 from accounts.models import PeopleGroup, User
-from audit.services import record
 from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation, Message, Tag, Turn
 from chat.readings import services as readings
 from chat.realtime.turn_stream import forget
+from core.audit.services import record
 from core.errors import ProductError
 from core.permissions import require_store
 from files.models import File

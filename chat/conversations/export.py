@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from accounts.access.rights import require
 from accounts.models import May, User
-from audit.services import record
 from chat.ledger.models import ModelCall
 from chat.ledger.services import csv_pages
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
@@ -23,6 +22,7 @@ from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.readings.models import Reading
 from chat.rendering.references import cited_numbers
+from core.audit.services import record
 from core.errors import NotFound, ProductError
 from files.models import File
 from files.services import open_blob

@@ -16,11 +16,11 @@ from accounts.access.holds import is_held, require_rewritable
 from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
-from audit.services import record
 from chat.conversations.erasing import erase, require_lasting
 from chat.models import Conversation, Message, Tag, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
+from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, identifier
 from llm.models import Model

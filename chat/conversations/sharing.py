@@ -21,7 +21,6 @@ from django.utils.translation import gettext as _
 
 from accounts.access.rights import require, rights_of
 from accounts.models import May, User
-from audit.services import record
 from chat.context.build import SourceEntry
 from chat.conversations.erasing import require_lasting
 from chat.models import Conversation, Message, Share, Turn
@@ -37,6 +36,7 @@ from chat.rendering.kept import blocks_of
 from chat.rendering.page_size import MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
 from chat.rendering.references import Sources
 from chat.summaries.idle import idle
+from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, or_404
 from files.models import File

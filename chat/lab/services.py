@@ -14,7 +14,6 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from accounts.models import User
-from audit.services import record
 from chat.context.types import ContextError
 from chat.lab.models import Replay, ReplayedTurn
 from chat.lab.past import AS_IT_WAS, Changed, Problem, Variation
@@ -24,6 +23,7 @@ from chat.ledger.models import ModelCall
 from chat.models import Conversation, Turn
 from chat.prompts.builder import model_request
 from chat.prompts.report import Change, compare
+from core.audit.services import record
 from core.background import claim, enqueue, heartbeat, on_database, silent, submit
 from core.errors import NotFound, ProductError
 from core.i18n import dollars

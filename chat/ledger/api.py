@@ -14,12 +14,12 @@ from rest_framework.response import Response
 from accounts.access.api_views import ScopedView
 from accounts.api import MeSerializer, MeView
 from accounts.models import Limit, User
-from audit.origin import origin
 from chat.ledger.limits import all_states
 from chat.ledger.models import ModelCall
 from chat.ledger.services import table
 from chat.ledger.sums import Line, Used
 from core.api.fields import MoneyField, valid
+from core.audit.origin import origin
 from core.errors import ProductError
 from core.permissions import require_right
 

@@ -20,8 +20,8 @@ from django.http import StreamingHttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from audit.services import plain, record
 from chat.ledger.models import ModelCall
+from core.audit.services import plain, record
 from core.i18n import dollars, grouped
 
 # By the names of `Figures`. What is counted without a price stands first: later `cost` is the sum.

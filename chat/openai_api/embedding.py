@@ -13,9 +13,9 @@ import numpy as np
 from django.utils.text import slugify
 
 from accounts.models import User
-from audit.origin import origin
 from chat.ledger.searching import written_down
 from chat.openai_api.errors import refused
+from core.audit.origin import origin
 from core.errors import ProductError
 from files.index.embedders import active_embedder, client_of, counted
 from files.index.ledger import Payer

@@ -17,8 +17,6 @@ from accounts.access.holds import free, require_free
 from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
-from audit.origin import origin
-from audit.services import record
 from chat.citations import judging
 from chat.models import Conversation
 from chat.models.conversation_state import visible_conversation
@@ -27,6 +25,8 @@ from chat.readings.admission import require_turn
 from chat.readings.layout import FileRead, Layout, layout_of
 from chat.readings.models import Reading, ReadingFile, ReadingPart
 from chat.readings.planning import Budget, Passage, Plan
+from core.audit.origin import origin
+from core.audit.services import record
 from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.i18n import dollars

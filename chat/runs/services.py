@@ -6,8 +6,6 @@ from django.utils import timezone
 
 from accounts.access.rights import require
 from accounts.models import May, User
-from audit.origin import origin
-from audit.services import record
 from chat.conversations.services import MAX_TITLE, create_conversation
 from chat.ledger.limits import require_within
 from chat.models import Turn
@@ -17,6 +15,8 @@ from chat.runs import state_machine as runs
 from chat.runs.transitions import end, locked, save
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask
+from core.audit.origin import origin
+from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.permissions import has_right
 from core.requests import get_or_404

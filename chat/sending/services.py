@@ -12,7 +12,6 @@ from django.db.models import OuterRef, Subquery
 from django.utils.translation import gettext as _
 
 from accounts.models import User
-from audit.origin import origin
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, NextMessage, Turn
 from chat.models.conversation_state import NOT_NOW, ChatScope, lock, require_owner
@@ -21,6 +20,7 @@ from chat.realtime.event_stream import tell_pages
 from chat.runs import state_machine as runs
 from chat.summaries.idle import RunWaits, require_no_run
 from chat.turns.submit import MAX_MODELS, Ask, check, remember_effort, submit
+from core.audit.origin import origin
 from core.errors import ProductError
 from core.i18n import translated
 from files.models import File

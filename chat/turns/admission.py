@@ -5,11 +5,11 @@ from decimal import Decimal
 from typing import NamedTuple
 from uuid import UUID
 
-from audit.origin import origin
 from chat.ledger.limits import PlannedPrompt, require_prompt_within, require_within, turns_at_once
 from chat.models import Conversation
 from chat.models.conversation_state import require_persona, require_room, scope_of
 from chat.models.queries import Standing
+from core.audit.origin import origin
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model

@@ -26,9 +26,9 @@ from accounts.access.login import hold_of
 from accounts.access.login_throttle import address_of
 from accounts.access.sessions import note_visit
 from accounts.models import User
-from audit.origin import How, Origin, acting
 from config.http import problems
 from config.http.problems import Request
+from core.audit.origin import How, Origin, acting
 from core.errors import ProductError
 from core.logs import tracing
 from core.logs.context import learn

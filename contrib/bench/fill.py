@@ -21,10 +21,10 @@ from django.db import connection, models, transaction  # noqa: E402 - models can
 from django.utils import timezone  # noqa: E402
 
 from accounts.models import User  # noqa: E402
-from audit.models import Entry  # noqa: E402
 from chat.ledger.models import ModelCall, UsageDay  # noqa: E402
 from chat.ledger.sums import sum_days  # noqa: E402
 from chat.models import Attachment, Conversation, Message, Share, Summary, Turn  # noqa: E402
+from core.audit.models import Entry  # noqa: E402
 from files.index.chunking import VERSION  # noqa: E402
 from files.index.embedders import active_embedder  # noqa: E402
 from files.models import Chunk, File, FileText  # noqa: E402

@@ -19,7 +19,6 @@ OURS = frozenset(
     (
         *(
             "accounts",
-            "audit",
             "chat",
             "config",
             "contrib",

@@ -18,7 +18,7 @@ from files.index.vectors import Vector, unit
 from files.models import Embedder
 from llm import tokens
 from llm.providers import OPENAI_URL, errors
-from workspace.models.version import Kept
+from workspace.models.version import VersionedCache
 
 BUNDLED_NAME = "Bundled"
 BUNDLED_BATCH = 32  # texts; they are padded to the longest of a batch
@@ -49,11 +49,11 @@ def active_embedder() -> Embedder:
 
 def embedders_of(ids: Collection[UUID], version: UUID | None) -> list[Embedder]:
     """The rows of these as they were at this version of the workspace or later."""
-    rows = _KEPT.at(version)
+    rows = _EMBEDDERS.get(version)
     return [rows[pk] for pk in sorted(ids) if pk in rows]
 
 
-_KEPT = Kept(lambda: Embedder.objects.in_bulk())
+_EMBEDDERS = VersionedCache(lambda: Embedder.objects.in_bulk())
 
 
 def embed(

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Q
 
-from audit.services import record
+from core.audit.services import record
 from core.errors import ModelError
 from core.locks import lock
 from files.index.embedders import active_embedder, embed

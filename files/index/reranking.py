@@ -19,7 +19,7 @@ from django.core.cache import cache
 from django.db import transaction
 from redis.exceptions import RedisError
 
-from audit.services import record, record_saved, stored
+from core.audit.services import record, record_saved, stored
 from core.background import submit
 from core.crypto import LOST, is_lost
 from core.errors import ModelError

@@ -7,7 +7,7 @@ from typing import Literal
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
 
-from audit.services import record, record_saved, stored
+from core.audit.services import record, record_saved, stored
 from core.crypto import is_lost
 from core.errors import ProductError
 from core.locks import lock

@@ -7,7 +7,7 @@ from django.utils import timezone
 from accounts.access.holds import require_movable
 from accounts.access.rights import require
 from accounts.models import May, PeopleGroup, Role, User, strongest
-from audit.services import record
+from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.locks import lock
 from core.permissions import has_right

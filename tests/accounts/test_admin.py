@@ -10,8 +10,8 @@ from django.urls import reverse
 
 from accounts.models import AdminRecord, ApiToken, User
 from accounts.services import create_token, save_user
-from audit.models import Entry
 from chat.models import Conversation
+from core.audit.models import Entry
 from core.errors import ProductError
 
 pytestmark = pytest.mark.django_db

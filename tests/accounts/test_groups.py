@@ -14,7 +14,7 @@ from django.urls import reverse
 from accounts.access.rights import Rights, may, require, rights_of, union
 from accounts.groups.services import add_members, delete_group, follow_claims, remove_members, save_group
 from accounts.models import May, PeopleGroup, User
-from audit.models import Entry
+from core.audit.models import Entry
 from core.errors import ProductError
 from llm.models import Model, Provider, ToolServer
 from workspace.models.version import version_now

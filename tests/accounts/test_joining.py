@@ -17,7 +17,7 @@ from accounts.access.login import SIGNED_IN
 from accounts.mailing import addresses
 from accounts.models import ApiToken, Session, User
 from accounts.services import create_token, save_password
-from audit.models import Entry
+from core.audit.models import Entry
 from core.errors import ProductError
 from tests.accounts.mail_server import MailServer, mailing
 from tests.accounts.openid_browser import browser

@@ -14,10 +14,10 @@ from accounts.mailing import sending
 from accounts.mailing.views import AddressForm
 from accounts.models import OpenIDProvider, User
 from accounts.openid.services import store_provider
-from audit.models import Entry
 from config import service_urls
 from config.embedded.paths import StartError
 from config.management.commands.doctor import _mail, mail_to
+from core.audit.models import Entry
 from core.errors import ProductError
 from core.net.site import site_origin
 from tests.accounts.mail_server import MailServer, mailing

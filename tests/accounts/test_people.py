@@ -15,7 +15,7 @@ from django.utils import timezone
 from accounts import people
 from accounts.models import ApiToken, Session, User
 from accounts.services import create_token
-from audit.models import Entry
+from core.audit.models import Entry
 from core.errors import ProductError
 
 pytestmark = pytest.mark.django_db

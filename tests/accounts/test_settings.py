@@ -12,8 +12,8 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import Session, User
 from accounts.tasks import forget_expired
-from audit.models import Entry
-from audit.origin import How
+from core.audit.models import Entry
+from core.audit.origin import How
 from files import storage
 from files.services import upload
 

@@ -10,11 +10,11 @@ from django.utils import timezone
 
 from accounts.models import User
 from accounts.services import delete_user
-from audit.models import Entry
 from chat.conversations.erasing import erase_due, erase_old, hold
 from chat.conversations.services import delete_conversation
 from chat.models import Attachment, Conversation
 from chat.openai_api.create_turn import forget_old
+from core.audit.models import Entry
 from core.errors import ProductError
 from files.models import File
 from tests.chat.conversations import past

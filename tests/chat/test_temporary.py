@@ -13,10 +13,10 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
-from audit.models import Entry
 from chat.conversations.erasing import erase_due
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Turn
+from core.audit.models import Entry
 from files.models import File
 from tests.application import Application
 from tests.chat.documents import asked, upload

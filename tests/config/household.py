@@ -21,11 +21,11 @@ from accounts.access.login import SIGNED_IN
 from accounts.access.sessions import public_name
 from accounts.models import AdminRecord, Limit, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery
 from accounts.services import create_token
-from audit.models import Entry
 from chat.lab.models import Replay
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Import, Message, Share, Summary, SummaryJob, ToolPermission, ToolResult, Turn
 from chat.readings.models import Reading, ReadingFile, ReadingPart
+from core.audit.models import Entry
 from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch
 from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SummaryPrompt, SystemPrompt

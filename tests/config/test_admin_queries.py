@@ -13,10 +13,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.models import AdminRecord, ApiToken, User, Webhook, WebhookDelivery
-from audit.services import record
 from chat.lab.models import Replay
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Import, Message, Share, Summary, SummaryJob, Turn
+from core.audit.services import record
 from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt

@@ -15,10 +15,10 @@ from django.urls import reverse
 
 from accounts.models import User
 from accounts.services import create_token
-from audit.chain import Checked, verify
-from audit.models import Entry
 from chat.ledger.models import ModelCall
 from chat.models import Import, Turn
+from core.audit.chain import Checked, verify
+from core.audit.models import Entry
 from core.errors import ProductError
 from files.models import File
 from personas.models import Persona

@@ -9,9 +9,9 @@ from django.apps import apps
 from django.db import connection, models
 
 from accounts.models import User
-from audit.models import Entry
 from chat.ledger.models import ModelCall
 from chat.models import Message, Turn
+from core.audit.models import Entry
 from tests.chat.conversations import past
 from tests.config.sources import apps as ours
 

@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from audit.models import Entry
+from core.audit.models import Entry
 from core.crypto import decrypt
 from core.errors import ModelError
 from llm.learning import learn_image_limit, learn_refused_window

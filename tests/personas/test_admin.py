@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from audit.models import Entry
+from core.audit.models import Entry
 from llm.models import Model, Provider, ToolServer
 from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import activate_prompt, save_prompt, set_default_profile

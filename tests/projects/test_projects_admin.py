@@ -12,7 +12,7 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from audit.models import Entry
+from core.audit.models import Entry
 from files.models import File
 from personas.models import Persona
 from projects.models import Membership, Project, ProjectFile

@@ -15,7 +15,7 @@ from llm.types.model_call import Allocated, Usage
 from personas.models import BudgetProfile, SystemPrompt
 from personas.services import activate_prompt, rules_at, save_prompt, save_text, set_default_profile
 from workspace.models import WorkspaceVersion
-from workspace.models.version import Kept
+from workspace.models.version import VersionedCache
 
 pytestmark = pytest.mark.django_db
 
@@ -116,13 +116,13 @@ def test_nobody_changes_what_others_get(model: Model) -> None:
 
 def test_it_is_read_once_a_version_and_always_without_one() -> None:
     reads: list[int] = []
-    kept = Kept(lambda: reads.append(1))
+    cache = VersionedCache(lambda: reads.append(1))
     one = uuid4()
-    kept.at(one), kept.at(one), kept.at(uuid4())
+    cache.get(one), cache.get(one), cache.get(uuid4())
     assert len(reads) == 2
     WorkspaceVersion.objects.all().delete()
-    kept.at(), kept.at()
+    cache.get(), cache.get()
     assert len(reads) == 4
     Provider.objects.create(name=uuid4().hex)  # makes the row anew
-    kept.at(), kept.at()
+    cache.get(), cache.get()
     assert len(reads) == 5

@@ -15,10 +15,10 @@ from django.db.models import Q
 
 from accounts.models import User
 from accounts.services import end_all, require_another_admin, require_deletable, require_no_hold
-from audit.services import record_erasure
 from chat.models import Conversation, Import, Turn
 from chat.realtime.turn_stream import forget
 from chat.turns.services import stop_turn
+from core.audit.services import record_erasure
 from core.errors import ProductError
 from files.models import File
 from files.storage import release

@@ -21,7 +21,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from workspace.models import colours
-from workspace.models.version import Kept
+from workspace.models.version import VersionedCache
 
 DOMAIN = re.compile(r"([\w-]+\.)+[\w-]+")
 
@@ -274,12 +274,12 @@ def _read() -> Workspace:
     return Workspace.objects.first() or Workspace()
 
 
-_kept = Kept(_read)
+_cache = VersionedCache(_read)
 
 
 def workspace_at(version: UUID | None = None) -> Workspace:
     """As it was at this version or later; as it is now without one. Not to be changed."""
-    return _kept.at(version)
+    return _cache.get(version)
 
 
 def workspace_of(request: HttpRequest) -> Workspace:
@@ -296,7 +296,7 @@ def workspace_of(request: HttpRequest) -> Workspace:
 
 def workspace_as_last_read() -> Workspace:
     """Without asking the database."""
-    return _kept.last or Workspace()
+    return _cache.last or Workspace()
 
 
 def version_of(request: HttpRequest) -> UUID | None:

@@ -19,7 +19,7 @@ from django.db.models import Q
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-MOST_KEPT = 20_000  # values of one `KeptOf`; then it begins anew
+MOST_VALUES = 20_000  # values of one `VersionedCacheByKey`; then it begins anew
 
 
 class WorkspaceVersion(models.Model):
@@ -34,47 +34,47 @@ class WorkspaceVersion(models.Model):
         return str(self.version)
 
 
-class Kept(Generic[Value]):
-    """What `read` returns, of this process. Whoever changes a row of it takes a copy first."""
+class VersionedCache(Generic[Value]):
+    """Keep what `read` returns, for one version of the workspace. Copy a row of it before you change it."""
 
     def __init__(self, read: Callable[[], Value]) -> None:
         self._read = read
-        self._kept: tuple[UUID, Value] | None = None  # one name, so that other threads see both or neither
+        self._entry: tuple[UUID, Value] | None = None  # one name, so that other threads see both or neither
 
-    def at(self, version: UUID | None = None) -> Value:
+    def get(self, version: UUID | None = None) -> Value:
         """As it was at this version or later; without one as it is now, by a query for the version.
 
         `version` must have been read after whatever the same transaction has changed itself.
         """
         version = version or version_now()
-        kept = self._kept
-        if kept is None or kept[0] != version:
-            kept = (version or uuid4(), self._read())  # where there is none, nobody finds it again
-            self._kept = kept
-        return kept[1]
+        entry = self._entry
+        if entry is None or entry[0] != version:
+            entry = (version or uuid4(), self._read())  # where there is none, nobody finds it again
+            self._entry = entry
+        return entry[1]
 
     @property
     def last(self) -> Value | None:
         """As it was read last, whatever has changed since."""
-        return self._kept[1] if self._kept is not None else None
+        return self._entry[1] if self._entry is not None else None
 
 
-class KeptOf(Generic[Key, Value]):
-    """As `Kept`, of many things: what `read` returns of each, by its key."""
+class VersionedCacheByKey(Generic[Key, Value]):
+    """Keep what `read` returns for each key, for one version of the workspace."""
 
     def __init__(self, read: Callable[[Key, UUID | None], Value]) -> None:
         self._read = read
-        self._all: Kept[dict[Key, Value]] = Kept(dict)
+        self._all: VersionedCache[dict[Key, Value]] = VersionedCache(dict)
 
-    def at(self, key: Key, version: UUID | None = None) -> Value:
+    def get(self, key: Key, version: UUID | None = None) -> Value:
         """As it was at this version or later; `read` is given the version."""
         version = version or version_now()
-        found = self._all.at(version)
-        if key not in found:
-            if len(found) >= MOST_KEPT:
-                found.clear()
-            found[key] = self._read(key, version)
-        return found[key]
+        values = self._all.get(version)
+        if key not in values:
+            if len(values) >= MOST_VALUES:
+                values.clear()
+            values[key] = self._read(key, version)
+        return values[key]
 
 
 def version_now() -> UUID | None:

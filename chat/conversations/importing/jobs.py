@@ -25,12 +25,12 @@ from accounts.access.holds import free, require_free
 from accounts.access.rights import require
 from accounts.models import May, User
 from accounts.realtime import News, tell
-from audit.services import record
 from chat.conversations.importing.confined import Entry, entries
 from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said
 from chat.conversations.importing.stream import not_an_export
 from chat.models import Attachment, Conversation, Import, Message
 from chat.models.words import title_from
+from core.audit.services import record
 from core.background import claim, enqueue, silent
 from core.errors import NotFound, ProductError
 from core.lines import first_line

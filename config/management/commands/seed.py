@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand
 from django.db import transaction
 
 from accounts.models import User
-from audit.services import record
 from chat.summaries.writing import DEFAULT_PROMPT
 from config.embedded.services import MODEL_NAME
+from core.audit.services import record
 from files.services import store
 from llm.models import Model, Provider
 from llm.services import set_default_model

@@ -17,7 +17,6 @@ from accounts.limits.services import delete_limit, save_limit
 from accounts.models import ApiToken, Limit, PeopleGroup, User
 from accounts.models.limit import period
 from accounts.services import create_token
-from audit.origin import Origin, acting, origin
 from chat.conversations import titles
 from chat.conversations.services import create_conversation
 from chat.ledger.limits import all_states
@@ -34,6 +33,7 @@ from chat.sending.services import queue, send, send_kept
 from chat.summaries import services as summaries
 from chat.turns.store import Ending, Outcome, end
 from chat.turns.submit import Ask, regenerate
+from core.audit.origin import Origin, acting, origin
 from core.errors import ProductError
 from files.models import File, FileText
 from llm.models import Model, Provider

@@ -7,11 +7,11 @@ from django.core.cache import cache
 
 from accounts.access.sign_ins import MINUTE
 from accounts.models import User
-from audit.models import Entry
-from audit.origin import How
-from tests.audit import acts_of_people, acts_of_staff
-from tests.audit.acts import ACTS, Act
-from tests.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
+from core.audit.models import Entry
+from core.audit.origin import How
+from tests.core.audit import acts_of_people, acts_of_staff
+from tests.core.audit.acts import ACTS, Act
+from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
 
 __all__ = ["acts_of_people", "acts_of_staff"]  # what is in them is in ACTS once they are imported
 pytestmark = pytest.mark.django_db

@@ -15,9 +15,9 @@ from accounts.groups.services import follow_claims, save_group
 from accounts.models import Limit, OpenIDProvider, PeopleGroup, User
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
-from audit.models import Entry
-from audit.origin import How, Origin, acting
 from chat.conversations.erasing import erase_due
+from core.audit.models import Entry
+from core.audit.origin import How, Origin, acting
 from files.models import Embedder
 from llm.models import ToolServer, WebAccess, WebSearch
 from llm.services import store_model
@@ -26,8 +26,8 @@ from personas.models import BudgetProfile, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
 from projects import services as projects
 from tests.accounts.factors import with_app
-from tests.audit.acts import act, program, staff
-from tests.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
+from tests.core.audit.acts import act, program, staff
+from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
 
 URL = f"http://127.0.0.1:9/{SECRET}"
 

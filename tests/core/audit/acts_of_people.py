@@ -8,18 +8,18 @@ from accounts import people
 from accounts.models import OpenIDIdentity, User
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
-from audit.models import Entry
 from chat.conversations.sharing import Terms, share
 from chat.readings.models import Reading
+from core.audit.models import Entry
 from personas.models import Persona
 from personas.sharing import services as personas
 from projects import members as projects
 from tests.accounts.factors import code_of, with_app
 from tests.accounts.openid_browser import row_of, sign_in
 from tests.accounts.openid_provider import providing
-from tests.audit.acts import page, program
-from tests.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
 from tests.config.household import session_of
+from tests.core.audit.acts import page, program
+from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
 
 URL = f"http://127.0.0.1:9/{SECRET}"
 

@@ -12,10 +12,10 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import connection, models, transaction
 from django.utils import timezone
 
-from audit import chain
-from audit.actions import ACTIONS, ERASED
-from audit.models import Entry
-from audit.origin import How, origin
+from core.audit import chain
+from core.audit.actions import ACTIONS, ERASED
+from core.audit.models import Entry
+from core.audit.origin import How, origin
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -42,10 +42,10 @@ def record(
     """Adds a row to the audit. `user` is who acts; None is the product itself, or somebody who is not signed in.
 
     `name` is what the row is called, where that is no text of a person's. Raises `TransactionManagementError` outside
-    of a transaction, and `ValueError` for an act that is not in `audit.actions`.
+    of a transaction, and `ValueError` for an act that is not in `core.audit.actions`.
     """
     if action not in ACTIONS:
-        raise ValueError(f"“{action}” is no act of audit.actions")
+        raise ValueError(f"“{action}” is no act of core.audit.actions")
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("an act is recorded in the transaction that carries it out")
     came = origin()

@@ -17,12 +17,12 @@ from django.utils import timezone
 
 from accounts.models import User
 from accounts.services import create_token
-from audit.models import Entry
-from audit.origin import How, Origin, acting
-from audit.reading import Asked, csv_pages, json_lines
-from audit.services import record
-from tests.audit.test_chain import seal
+from core.audit.models import Entry
+from core.audit.origin import How, Origin, acting
+from core.audit.reading import Asked, csv_pages, json_lines
+from core.audit.services import record
 from tests.config.household import content
+from tests.core.audit.test_chain import seal
 
 pytestmark = pytest.mark.django_db
 LIST = reverse("admin:audit_entry_changelist")

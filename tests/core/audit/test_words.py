@@ -6,11 +6,11 @@ from django.test import Client
 from django.utils.translation import override
 
 from accounts.models import User
-from audit.actions import ACTIONS
-from audit.models import Entry
-from audit.services import record
-from audit.words import WORDS
 from core.admin import HISTORY_PAGE, act_in_words, kind_in_words
+from core.audit.actions import ACTIONS
+from core.audit.models import Entry
+from core.audit.services import record
+from core.audit.words import WORDS
 
 pytestmark = pytest.mark.django_db
 

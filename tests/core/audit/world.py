@@ -12,8 +12,8 @@ from django.urls import reverse
 from accounts.access.login import SIGNED_IN
 from accounts.models import ApiToken, User
 from accounts.services import create_token
-from audit.models import Entry
 from chat.models import Conversation, Message
+from core.audit.models import Entry
 from files.models import File, FileText
 from llm.models import Model, Provider
 from personas.models import Persona

@@ -9,14 +9,15 @@ from django.db import models
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
-from audit.origin import How
+from core.audit.origin import How
 
 
 class Entry(models.Model):
     """Who did what to which row, when, and from where; what people are called, as it was then.
 
     `changes` has, by field, [before, after], or null where it is a secret or a text: then it only says that it changed.
-    `sequence`, `previous` and `hash` are the place in the chain (`audit.chain`), given as the transaction is committed.
+    `sequence`, `previous` and `hash` are the place in the chain (`core.audit.chain`), given as the
+    transaction is committed.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

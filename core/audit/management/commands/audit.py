@@ -5,9 +5,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from audit.chain import Checked, verify
-from audit.models import Entry
-from audit.reading import Asked, json_lines
+from core.audit.chain import Checked, verify
+from core.audit.models import Entry
+from core.audit.reading import Asked, json_lines
 
 MOST_SAID = 100  # breaks that are told one by one
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from audit.actions import ACTIONS
-from audit.origin import How
-from tests.audit.world import World
+from core.audit.actions import ACTIONS
+from core.audit.origin import How
+from tests.core.audit.world import World
 
 Act = Callable[[World], object]
 ACTS: list[tuple[str, How, Act]] = []

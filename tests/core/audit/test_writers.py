@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection, connections, transaction
 
-from audit.chain import Checked, verify
-from audit.models import Entry
-from audit.services import record
+from core.audit.chain import Checked, verify
+from core.audit.models import Entry
+from core.audit.services import record
 
 
 def test_nothing_is_recorded_outside_of_a_transaction_or_under_an_unknown_name(committed: None) -> None:

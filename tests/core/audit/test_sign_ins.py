@@ -6,8 +6,8 @@ from django.test import Client
 
 from accounts.access import sign_ins
 from accounts.models import User
-from audit.models import Entry
-from tests.audit.world import said
+from core.audit.models import Entry
+from tests.core.audit.world import said
 
 pytestmark = pytest.mark.django_db
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from django.conf import settings
 
-from audit.actions import ERASED
-from audit.models import Entry
+from core.audit.actions import ERASED
+from core.audit.models import Entry
 
 PERSONAL = ("actor_name", "token_name", "object_name", "address")
 SAID = ("how", "actor_id", "token_id", "request_id", "action", "object_type", "object_id", "changes", "personal_digest")

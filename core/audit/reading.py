@@ -13,8 +13,8 @@ from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 from django.db.models import Q, QuerySet
 
-from audit.actions import ACTIONS
-from audit.models import Entry
+from core.audit.actions import ACTIONS
+from core.audit.models import Entry
 
 FIELDS = (
     *("sequence", "id", "at", "how", "actor_id", "actor_name", "token_id", "token_name", "address", "request_id"),

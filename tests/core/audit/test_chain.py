@@ -13,10 +13,10 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from audit.chain import Checked, sign, verify
-from audit.models import Entry
-from audit.origin import How, Origin, acting
-from audit.services import forget_old, record
+from core.audit.chain import Checked, sign, verify
+from core.audit.models import Entry
+from core.audit.origin import How, Origin, acting
+from core.audit.services import forget_old, record
 
 pytestmark = pytest.mark.django_db
 RULE = "never changed or deleted"
