@@ -24,6 +24,7 @@ from accounts.people_admin import RightsAdmin, refused_beside
 from accounts.webhooks import admin as webhook_admin
 from core import i18n
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display, go
+from core.sentences import Sentence
 
 __all__ = [  # Django looks for admin pages here alone
     "audit_admin",
@@ -136,4 +137,4 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
     def _revoke(self, request: HttpRequest, token: ApiToken) -> None:
         services.revoke_token(user=acting(request), token=token)
-        self.message_user(request, f"The token “{token}” is revoked.", messages.SUCCESS)
+        self.message_user(request, Sentence("The token “{token}” is revoked.", token=str(token)), messages.SUCCESS)

@@ -19,7 +19,6 @@ from accounts.access import login_throttle, sign_ins
 from accounts.access.login import require_own_way
 from accounts.models import User
 from core.errors import ProductError
-from core.i18n import translated
 
 # What each scope lets a token do.
 SCOPES = {
@@ -69,7 +68,7 @@ class SignInForm(AuthenticationForm):
             require_own_way(person)
         except ProductError as error:
             self.provider_only = True
-            raise ValidationError(translated(error.detail), code=error.code) from error
+            raise ValidationError(str(error.sentence), code=error.code) from error
 
 
 class AdminSignInForm(SignInForm, UnfoldSignInForm):

@@ -17,6 +17,7 @@ from accounts.models.workspace import workspace_of
 from audit.services import changed, record
 from core.errors import ProductError, invalid_setting
 from core.permissions import require_right
+from core.sentences import Sentence
 
 FIELDS = (
     *("name", "accent", "notice", "languages", "default_language", "date_awareness", "task_tools", "today_tasks"),
@@ -89,7 +90,12 @@ def logo_of(picture: IO[bytes]) -> bytes:
     try:
         with Image.open(BytesIO(content), formats=LOGO_FORMATS) as image:
             if max(image.size) > LARGEST_SIDE:
-                raise _bad_logo(f"The picture has more than {LARGEST_SIDE:,} pixels a side. Make it smaller.")
+                raise _bad_logo(
+                    Sentence(
+                        "The picture has more than {largest_side} pixels a side. Make it smaller.",
+                        largest_side=LARGEST_SIDE,
+                    )
+                )
             shown = image.convert("RGBA")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise _bad_logo("This is no picture that can be read. Choose a PNG, a JPEG or a WebP file.") from error
@@ -100,5 +106,5 @@ def logo_of(picture: IO[bytes]) -> bytes:
     return written.getvalue()
 
 
-def _bad_logo(sentence: str) -> ProductError:
+def _bad_logo(sentence: Sentence | str) -> ProductError:
     return ProductError("bad_logo", sentence, status=422)

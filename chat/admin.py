@@ -29,7 +29,7 @@ from chat.usage import admin as usage_admin
 from chat.usage.overview import ASKING
 from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column, confirmed, display, go
 from core.errors import ProductError
-from core.i18n import grouped, translated
+from core.i18n import grouped
 from personas.models import Persona
 
 __all__ = ["replay_admin", "text_admin", "usage_admin"]  # Django looks for admin pages here alone
@@ -223,7 +223,7 @@ class SummaryJobAdmin(RecordAdmin):
 
     @display(description="Detail")
     def said(self, job: SummaryJob) -> str:
-        return translated(job.detail) or "–"
+        return str(job.detail) or "–"
 
     @display(description="Status", label=STATES)
     def status_label(self, job: SummaryJob) -> str:
@@ -325,7 +325,7 @@ class ImportAdmin(RecordAdmin):
 
     @display(description="What went wrong")
     def what_went_wrong(self, job: Import) -> str:
-        return translated(job.error_detail) or "–"
+        return str(job.error_detail) or "–"
 
     @display(description="Status", label=STATES)
     def status_label(self, job: Import) -> str:
@@ -362,7 +362,7 @@ class ImportAdmin(RecordAdmin):
         try:
             change(user=cast("User", request.user), job=job)
         except ProductError as error:
-            return self.back(request, job, error.detail, messages.ERROR)
+            return self.back(request, job, error.sentence, messages.ERROR)
         self.message_user(request, said, messages.SUCCESS)
         return go(reverse("admin:chat_import_changelist"))
 
@@ -415,7 +415,7 @@ class ReadingAdmin(RecordAdmin):
         try:
             stop_reading(user=cast("User", request.user), reading=reading)
         except ProductError as error:
-            return self.back(request, reading, error.detail, messages.ERROR)
+            return self.back(request, reading, error.sentence, messages.ERROR)
         return self.back(request, reading, "The reading is stopped.")
 
 

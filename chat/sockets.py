@@ -37,8 +37,8 @@ from chat.sending.services import send_or_queue
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask, check_effort, regenerate
 from core.errors import NotFound, ProductError
-from core.i18n import translated
 from core.requests import get_or_404, identifier
+from core.sentences import Sentence
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class ConversationConsumer(SignedInConsumer):
             await self.send_json({"type": "ACK", "id": frame.get("id")})
         except ProductError as error:
             with override(self.language):
-                detail = translated(error.detail)
+                detail = str(error.sentence)
             await self.send_json({"type": "ERROR", "id": frame.get("id"), "code": error.code, "detail": detail})
             if isinstance(error, NotFound):
                 await self.close(NOT_YOURS)
@@ -212,7 +212,9 @@ def _ids(frame: dict[str, Any], name: str) -> list[UUID]:
     if given is None:
         return []
     if not isinstance(given, list) or len(given) > MAX_IDS:
-        raise ProductError("bad_list", f"{name} must be a list of at most {MAX_IDS} ids.")
+        raise ProductError(
+            "bad_list", Sentence("{name} must be a list of at most {max_ids} ids.", name=name, max_ids=MAX_IDS)
+        )
     return [identifier(each, name.removesuffix("s")) for each in given]
 
 

@@ -36,6 +36,7 @@ from audit.services import record
 from audit.words import WORDS
 from core import i18n
 from core.admin_choices import WithChosenRows
+from core.sentences import Sentence
 
 HISTORY_PAGE = 100  # acts of a row on a page of its history
 MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
@@ -177,7 +178,8 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
             vars(self).pop("request", None)
 
     def message_user(self, request: HttpRequest, message: Any, *given: Any, **options: Any) -> None:
-        super().message_user(request, i18n.translated(str(message)), *given, **options)
+        text = str(message) if isinstance(message, Sentence) else i18n.translated(str(message))
+        super().message_user(request, text, *given, **options)
 
     def render_change_form(self, request: HttpRequest, context: Any, *given: Any, **options: Any) -> Any:
         """What a form refuses is said in the reader's language, as what is done is."""
@@ -262,7 +264,7 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
         for row in queryset:
             self.delete_model(request, row)
 
-    def back(self, request: HttpRequest, row: Any, said: str, level: int = messages.SUCCESS) -> HttpResponse:
+    def back(self, request: HttpRequest, row: Any, said: Sentence | str, level: int = messages.SUCCESS) -> HttpResponse:
         """The end of a dialog: the row's page, which says this."""
         self.message_user(request, said, level)
         return go(reverse(f"admin:{self.opts.label_lower.replace('.', '_')}_change", args=[row.pk]))

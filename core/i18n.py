@@ -17,17 +17,22 @@ from django.conf import settings
 from django.utils.formats import number_format
 from django.utils.translation import get_language, gettext, pgettext, to_locale
 
-CONTEXT = "sentence"
+from core.sentences import CONTEXT, Sentence
+
 ADMIN = "admin"  # the context of the admin's words: names of fields, titles of columns, states
 LONGEST_MATCHED = 1_000  # characters; each is compared with hundreds of forms, and so are the values in it
 _NUMBER = re.compile(r"[0-9]{1,3}(,[0-9]{3})+")
 
 
-def translated(sentence: str) -> str:
+def translated(sentence: str | Sentence) -> str:
     """Return the sentence in the active language; unchanged where the catalogue does not know it.
 
     A sentence with values is recognised up to `LONGEST_MATCHED` characters: callers control some of the values.
     """
+    sentence = Sentence.load(sentence) if isinstance(sentence, str) else sentence
+    if sentence.values:
+        return str(sentence)
+    sentence = sentence.template
     language = get_language()
     if not sentence or language is None:
         return sentence

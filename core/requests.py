@@ -26,8 +26,9 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
-from core.errors import NotFound, ProductError, shortened
+from core.errors import NotFound, ProductError
 from core.i18n import translated
+from core.sentences import Sentence, shortened
 
 Row = TypeVar("Row", bound=Model)
 Asked = TypeVar("Asked")
@@ -234,7 +235,9 @@ def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
     """Raise `unknown_parameter` for a parameter of the address's query that is none of `names`."""
     for name in query:
         if name not in names:
-            listed = f"The parameters are: {', '.join(sorted(names))}." if names else "It takes none."
+            listed = (
+                Sentence("The parameters are: {names}.", names=", ".join(sorted(names))) if names else "It takes none."
+            )
             shown = shortened(name, 100)
             raise ProductError("unknown_parameter", f"This address has no parameter “{shown}”. {listed}")
 
@@ -273,7 +276,7 @@ class Strict(serializers.Serializer[Any]):
                 if name in self.fields and name not in known:
                     wrong[name] = ["This field cannot be set."]
                 elif name not in known:
-                    wrong[name] = [f"There is no such field. The fields are: {', '.join(known)}."]
+                    wrong[name] = [Sentence("There is no such field. The fields are: {known}.", known=", ".join(known))]
         try:
             valid = super().to_internal_value(data)
         except serializers.ValidationError as error:

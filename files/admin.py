@@ -14,6 +14,7 @@ from unfold.widgets import UnfoldAdminPasswordWidget
 from core.admin import Confirmation, RecordAdmin, RowAdmin, acting, confirmed, display
 from core.crypto import state_of
 from core.errors import ModelError
+from core.sentences import Sentence
 from files.index import reranking
 from files.models import Embedder, File, Reranker
 from llm.admin import KeyedAdmin
@@ -152,10 +153,16 @@ class RerankerAdmin(KeyedAdmin):
         try:
             right = reranking.try_reranker(reranker=reranker)
         except ModelError as error:
-            return self.back(request, reranker, f"{reranker}: {error.detail}", messages.ERROR)
+            return self.back(request, reranker, error.sentence.about(reranker), messages.ERROR)
         if right:
-            return self.back(request, reranker, f"{reranker} answers, and puts what answers a question first.")
-        said = f"{reranker} answers, but puts a passage first that does not answer the question."
+            return self.back(
+                request,
+                reranker,
+                Sentence("{reranker} answers, and puts what answers a question first.", reranker=reranker),
+            )
+        said = Sentence(
+            "{reranker} answers, but puts a passage first that does not answer the question.", reranker=reranker
+        )
         return self.back(request, reranker, said, messages.WARNING)
 
     @confirmed(
@@ -167,7 +174,7 @@ class RerankerAdmin(KeyedAdmin):
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         reranker = self.row(request, object_id)
         reranking.use_reranker(user=acting(request), reranker=reranker, active=True)
-        return self.back(request, reranker, f"{reranker} now orders what searches find.")
+        return self.back(request, reranker, Sentence("{reranker} now orders what searches find.", reranker=reranker))
 
     @confirmed(
         "Stop ordering",
@@ -178,4 +185,6 @@ class RerankerAdmin(KeyedAdmin):
     def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         reranker = self.row(request, object_id)
         reranking.use_reranker(user=acting(request), reranker=reranker, active=False)
-        return self.back(request, reranker, f"{reranker} no longer orders what searches find.")
+        return self.back(
+            request, reranker, Sentence("{reranker} no longer orders what searches find.", reranker=reranker)
+        )

@@ -18,6 +18,7 @@ from core.errors import ProductError
 from core.i18n import translated
 from core.json_bodies import JSONParser
 from core.requests import NewestFirst, Strict
+from core.sentences import Sentence
 from files import services
 from files.encodings import ENCODINGS
 from files.extraction.readers.media_types import KNOWN
@@ -193,5 +194,5 @@ def whole_number(parameters: Any, name: str) -> int | None:
     if given in (None, ""):
         return None
     if not (given.isascii() and given.isdigit() and len(given) < 10):
-        raise ProductError("bad_number", f"“{name}” must be a whole number from 0.")
+        raise ProductError("bad_number", Sentence("“{name}” must be a whole number from 0.", name=name))
     return int(given)

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from accounts.models.workspace import workspace_at
 from accounts.webhooks.services import emit
 from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
+from core.sentences import Sentence
 from files import passwords, storage
 from files.extraction.nested import closed
 from files.extraction.readers.result import Extracted, ExtractionError
@@ -211,7 +212,9 @@ def _recogniser(file: File) -> Recogniser:
 
 def _recognising(file: File, number: int, count: int) -> None:
     """What is said of the file while pages of it are recognised, each of which takes seconds."""
-    claimed(file).filter(status=File.Status.PROCESSING).update(error=f"Recognising text: page {number} of {count}.")
+    claimed(file).filter(status=File.Status.PROCESSING).update(
+        error=Sentence("Recognising text: page {number} of {count}.", number=number, count=count)
+    )
 
 
 def _put_back(file: File) -> None:

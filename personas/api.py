@@ -98,7 +98,7 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
         try:
             return tools.checked(names, already=self.instance.tools if self.instance else ())
         except tools.BadTools as error:
-            raise serializers.ValidationError(str(error)) from error
+            raise serializers.ValidationError(str(error.sentence)) from error
 
 
 class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):

@@ -16,6 +16,7 @@ from accounts.access.rights import models_of
 from accounts.models import User
 from core.errors import ProductError
 from core.i18n import grouped
+from core.sentences import Sentence
 from core.text import unix_lines
 from llm.models import Model
 from personas import tools
@@ -77,13 +78,18 @@ class PromptForm(forms.ModelForm[PromptVersion]):
             data["based_on"] = str(now)
             self.data = data
             who = (active.author if active is not None else None) or _("the product")
-            raise forms.ValidationError(
-                f"{active} by {who} became active while you were writing, and your text does not have its "
-                "changes. Compare the versions, take over what you need, and save again."
-                if active is not None
-                else "The built-in text became active while you were writing, and your text does not have its changes. "
+            sentence = Sentence(
+                "The built-in text became active while you were writing, and your text does not have its changes. "
                 "Compare the versions, take over what you need, and save again."
             )
+            if active is not None:
+                sentence = Sentence(
+                    "{active} by {who} became active while you were writing, and your text does not have its "
+                    "changes. Compare the versions, take over what you need, and save again.",
+                    active=str(active),
+                    who=str(who),
+                )
+            raise forms.ValidationError(str(sentence))
         return cleaned
 
 
@@ -106,7 +112,7 @@ class TextForm(PromptForm):
         try:
             return checked(self.name, self.cleaned_data["text"])
         except ProductError as error:
-            raise forms.ValidationError(error.detail, code=error.code) from error
+            raise forms.ValidationError(str(error.sentence), code=error.code) from error
 
 
 class ReminderForm(forms.ModelForm[Reminder]):
@@ -140,21 +146,24 @@ class PersonaRules(forms.ModelForm[Persona]):
         try:
             require_free_name(wanted, None if wanted._state.adding else self.instance)
         except ProductError as error:
-            self.add_error("name", error.detail)
+            self.add_error("name", str(error.sentence))
         return cleaned
 
     def clean_tools(self) -> list[str]:
         try:
             return tools.checked(self.cleaned_data["tools"], already=self.instance.tools)
         except tools.BadTools as error:
-            raise forms.ValidationError(str(error)) from error
+            raise forms.ValidationError(str(error.sentence)) from error
 
     def clean_starter_messages(self) -> list[str]:
         lines: list[str] = self.cleaned_data["starter_messages"]
         if len(lines) > Persona.MAX_STARTERS or any(len(line) > Persona.MAX_STARTER for line in lines):
-            raise forms.ValidationError(
-                f"Write at most {Persona.MAX_STARTERS} lines of at most {Persona.MAX_STARTER} characters."
+            sentence = Sentence(
+                "Write at most {max_starters} lines of at most {max_starter} characters.",
+                max_starters=Persona.MAX_STARTERS,
+                max_starter=Persona.MAX_STARTER,
             )
+            raise forms.ValidationError(str(sentence))
         return lines
 
 
@@ -205,7 +214,7 @@ class PersonaForm(PersonaRules):
             try:
                 require_hand_over(self.acting, self.instance, owner)
             except ProductError as error:
-                raise forms.ValidationError(error.detail, code=error.code) from error
+                raise forms.ValidationError(str(error.sentence), code=error.code) from error
         return owner
 
     def clean(self) -> dict[str, Any]:

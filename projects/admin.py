@@ -70,7 +70,7 @@ class ProjectForm(forms.ModelForm[Project]):
             try:
                 require_room(owner, content.size)
             except ProductError as error:
-                raise forms.ValidationError(error.detail, code=error.code) from error
+                raise forms.ValidationError(str(error.sentence), code=error.code) from error
         return content
 
     def clean(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from accounts.realtime import News, tell
 from audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
+from core.sentences import Sentence
 from projects.members import known_role
 from projects.models import Invitation, Membership, Project
 from projects.models.invitation import MAX_USERNAME
@@ -59,7 +60,10 @@ def invite(*, user: User, project: Project, username: str, role: str = Role.READ
 def _checked(username: str) -> str:
     name = username.strip()
     if not 0 < len(name) <= MAX_USERNAME or "\x00" in name:
-        raise ProductError("bad_username", f"Give the user name of one person, of 1 to {MAX_USERNAME} characters.")
+        raise ProductError(
+            "bad_username",
+            Sentence("Give the user name of one person, of 1 to {max_username} characters.", max_username=MAX_USERNAME),
+        )
     return name
 
 

@@ -20,7 +20,8 @@ from django.template.base import Lexer, Template
 from django.templatetags.i18n import BlockTranslateNode, TranslateNode
 from django.utils.translation import get_language_info, to_locale
 
-from core.i18n import ADMIN, CONTEXT
+from core.i18n import ADMIN
+from core.sentences import CONTEXT
 from personas import texts
 from tests.product import ROOT
 
@@ -37,6 +38,7 @@ MODELS = {"CONTINUE", "NOT_ALLOWED", "OF_READINGS", "TEXTS"}
 DESCRIPTIONS = {"help", "help_text", "description", "summary", "violation_error_message"}
 # Callables and tables whose words are put into a sentence: “There is no such {what}”; and states, as in “is {status}”.
 FRAGMENTS = {
+    "Sentence",
     "NotFound",
     "get_or_404",
     "or_404",

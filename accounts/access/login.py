@@ -23,6 +23,7 @@ from accounts.access.sign_ins import signed_in
 from accounts.models import OpenIDProvider, User, Workspace
 from core.errors import ProductError
 from core.permissions import administers
+from core.sentences import Sentence
 
 FRESH_FOR = 15 * 60  # seconds
 WAITS_FOR = 10 * 60  # seconds between the password and the second factor
@@ -85,7 +86,9 @@ def require_own_way(user: User) -> None:
     """Raises `provider_only` (403) where people sign in through a provider alone, and this is no administrator."""
     only = [each.name for each in providers() if each.only]
     if only and not administers(user):
-        sentence = f"This workspace signs people in with {' or '.join(only)}, no longer with passwords or passkeys."
+        sentence = Sentence(
+            "This workspace signs people in with {only}, no longer with passwords or passkeys.", only=" or ".join(only)
+        )
         raise ProductError("provider_only", sentence, status=403)
 
 

@@ -35,6 +35,7 @@ from accounts.access.permissions import Allowance, counted, forget, take_back
 from accounts.access.sign_ins import password_refused
 from accounts.models import User
 from core.errors import ProductError
+from core.sentences import Sentence
 
 WINDOW = 15 * 60  # seconds
 DAY = 24 * 60 * 60  # seconds
@@ -105,7 +106,7 @@ def confirm(request: HttpRequest, user: User, password: str) -> None:
 def require_look(retry_after: int | None) -> None:
     """Raises `throttled` (429) while no password is looked at for so many seconds; None is no limit."""
     if retry_after is not None:
-        sentence = f"Too many passwords were wrong. Try again in {retry_after} s."
+        sentence = Sentence("Too many passwords were wrong. Try again in {retry_after} s.", retry_after=retry_after)
         raise ProductError("throttled", sentence, status=429, retry_after=retry_after)
 
 

@@ -45,9 +45,9 @@ from accounts.access.authentication import bearer, user_of_token
 from accounts.models import ApiToken, IdempotentAnswer, User
 from core.crypto import is_lost
 from core.errors import ProductError
-from core.i18n import translated
 from core.locks import try_lock
 from core.requests import EVENT_STREAM, query_names, refuse_unknown_query
+from core.sentences import Sentence
 
 WINDOW = 60  # seconds
 
@@ -119,8 +119,13 @@ def require(allowance: Allowance | None, kind: str) -> None:
     if allowance is not None and allowance.exceeded:
         raise ProductError(
             "throttled",
-            f"These were more than {allowance.limit:,} calls of the kind “{kind}” within a minute, the most that are "
-            f"taken. Try again in {allowance.reset} s.",
+            Sentence(
+                "These were more than {limit} calls of the kind “{kind}” within a minute, the most that are "
+                "taken. Try again in {reset} s.",
+                limit=allowance.limit,
+                kind=kind,
+                reset=allowance.reset,
+            ),
             status=429,
             retry_after=allowance.reset,
         )
@@ -146,7 +151,10 @@ def key_of(request: Request) -> str | None:
     key = request.headers.get(KEY_HEADER, "")
     if len(key) > LONGEST_KEY:
         raise ProductError(
-            "bad_idempotency_key", f"The Idempotency-Key is longer than {LONGEST_KEY} characters; send a UUID."
+            "bad_idempotency_key",
+            Sentence(
+                "The Idempotency-Key is longer than {longest_key} characters; send a UUID.", longest_key=LONGEST_KEY
+            ),
         )
     return key or None
 
@@ -157,9 +165,11 @@ class ShownOnce(Response):
     def __init__(self, data: Mapping[str, Any], once: str, *, what: str) -> None:
         super().__init__({**data, "left_out": ""}, status=201, headers={"Cache-Control": "no-store"})
         self.once = once
-        self.left_out = (
-            f"This repeats an answer that was given before. “{once}” was shown in that one only and is left out here. "
-            f"If it was lost, end this {what} and make another, with a new Idempotency-Key."
+        self.left_out = Sentence(
+            "This repeats an answer that was given before. “{once}” was shown in that one only and is left out here. "
+            "If it was lost, end this {what} and make another, with a new Idempotency-Key.",
+            once=once,
+            what=what,
         )
 
 
@@ -182,7 +192,7 @@ class Call:
         self._row.headers = {name: response[name] for name in KEPT_HEADERS if name in response}
         self._row.body = response.content.decode() if isinstance(response, HttpResponse) else ""
         if isinstance(response, ShownOnce):
-            told = {response.once: None, "left_out": translated(response.left_out)}
+            told = {response.once: None, "left_out": str(response.left_out)}
             self._row.body = json.dumps({**json.loads(self._row.body), **told})
         self._row.save()
 
@@ -253,8 +263,8 @@ def _hash(parts: "Iterator[str | bytes] | list[str]") -> str:
     return digest.hexdigest()
 
 
-def missing_scope(scope: str) -> str:
-    return f"This token lacks the scope “{scope}”. Create one that has it on the settings page."
+def missing_scope(scope: str) -> Sentence:
+    return Sentence("This token lacks the scope “{scope}”. Create one that has it on the settings page.", scope=scope)
 
 
 class HasScope(BasePermission):
@@ -263,7 +273,7 @@ class HasScope(BasePermission):
     def has_permission(self, request: Request, view: APIView) -> bool:
         scope = view.scope_needed() if isinstance(view, ScopedView) else None
         if scope is not None and isinstance(request.auth, ApiToken) and scope not in request.auth.scopes:
-            self.message = missing_scope(scope)
+            self.message = str(missing_scope(scope))
             self.code = "missing_scope"
             return False
         return True

@@ -15,6 +15,7 @@ from audit.reading import FIELDS, Asked
 from core.errors import ProductError
 from core.permissions import require_right
 from core.requests import pages, valid
+from core.sentences import Sentence
 
 
 class AuditQuerySerializer(serializers.Serializer[dict[str, Any]]):
@@ -48,7 +49,9 @@ class AuditView(ScopedView, ListAPIView[Entry]):
         try:
             return Asked(**valid(AuditQuerySerializer, self.request, self.request.query_params)).rows()
         except LookupError as error:
-            sentence = f"There is no act “{error.args[0]}”. Name one such as token.made, or the part before its dot."
+            sentence = Sentence(
+                "There is no act “{args}”. Name one such as token.made, or the part before its dot.", args=error.args[0]
+            )
             raise ProductError("unknown_action", sentence) from error
 
     @extend_schema(parameters=[AuditQuerySerializer])

@@ -12,6 +12,7 @@ from accounts.models import May, PeopleGroup, User
 from audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
+from core.sentences import Sentence
 
 FIELDS = ("name", "claim", "all_models", "all_tool_servers", "may", "conversation_days")
 RELATED = ("members", "managers", "allowed_models", "allowed_tool_servers")
@@ -31,7 +32,9 @@ def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: 
     before, adding = stored(row), row._state.adding
     fixed = [name for name in (*FIELDS, *RELATED) if row.everyone and name in fields and name not in OF_EVERYONE]
     if fixed:
-        sentence = f"“Everyone” has no “{fixed[0]}” to change: everybody is in it, always. Make another group."
+        sentence = Sentence(
+            "“Everyone” has no “{fixed}” to change: everybody is in it, always. Make another group.", fixed=fixed[0]
+        )
         raise ProductError("everyone_is_fixed", sentence, status=409)
     for name in FIELDS:
         setattr(row, name, fields.get(name, getattr(row, name)))

@@ -21,6 +21,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import colours
+from core.sentences import Sentence
 from llm.models.workspace import Kept
 
 DOMAIN = re.compile(r"([\w-]+\.)+[\w-]+")
@@ -230,10 +231,14 @@ class Workspace(models.Model):
             problems["accent"] = "Write a colour as # and six digits, such as #0f6b5c, or leave it empty."
         elif self.accent and (found := colours.least_contrast(self.accent)) < colours.READABLE:
             nearest = colours.readable(self.accent)
-            problems["accent"] = (
-                f"{self.accent} can hardly be read on light pages: its contrast is {found:.1f} to 1, and 4.5 is "
-                f"needed. The nearest colour that can is {nearest}."
+            unreadable = Sentence(
+                "{accent} can hardly be read on light pages: its contrast is {found} to 1, and 4.5 is "
+                "needed. The nearest colour that can is {nearest}.",
+                accent=self.accent,
+                found=f"{found:.1f}",
+                nearest=nearest,
             )
+            problems["accent"] = str(unreadable)
         known = all_languages()
         self.languages = [code for code in known if code in self.languages]
         if not self.languages:

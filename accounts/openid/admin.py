@@ -62,7 +62,7 @@ class OpenIDProviderForm(forms.ModelForm[OpenIDProvider]):
             try:
                 services.require_secret_for(self._before, cleaned["issuer"], self.secret)
             except ProductError as error:
-                self.add_error("new_secret", error.detail)
+                self.add_error("new_secret", str(error.sentence))
         return cleaned
 
 
@@ -126,7 +126,7 @@ class OpenIDProviderAdmin(RowAdmin):
         try:
             found = read(provider)
         except ProductError as error:
-            self.message_user(request, error.detail, messages.ERROR)
+            self.message_user(request, error.sentence, messages.ERROR)
         else:
             self.message_user(request, found.sentence, messages.WARNING if found.lacks else messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:accounts_openidprovider_change", args=[provider.pk]))

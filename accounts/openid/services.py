@@ -20,6 +20,7 @@ from accounts.openid import connection
 from audit.services import record, record_saved, stored
 from core.errors import ProductError, invalid_setting
 from core.net.url_safety import origin
+from core.sentences import Sentence
 
 LONGEST_NAME = 150  # characters of a user name
 LONGEST_SUBJECT = 255  # characters, as the specification says
@@ -82,7 +83,7 @@ def person_of(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     """
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= LONGEST_SUBJECT or "\0" in subject:
-        raise connection.refused(f"{provider} does not say who you are.")
+        raise connection.refused(Sentence("{provider} does not say who you are.", provider=str(provider)))
     try:
         return _person_of(provider, claims)
     except IntegrityError:  # somebody with the same user name was stored, or the same person signed in twice
@@ -124,7 +125,10 @@ def _matched(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User | None
 
 def _made(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     if not provider.creates_accounts:
-        sentence = f"You have no account here yet. Ask an administrator to let you in through {provider}."
+        sentence = Sentence(
+            "You have no account here yet. Ask an administrator to let you in through {provider}.",
+            provider=str(provider),
+        )
         raise ProductError("no_account", sentence, status=403)
     person = User(
         username=_free_name(claims),

@@ -25,6 +25,7 @@ from accounts.models.workspace import workspace_at
 from audit.services import record
 from core.errors import NotFound, ProductError
 from core.permissions import require_store
+from core.sentences import Sentence
 
 Type = Authenticator.Type
 LONGEST_NAME = 100  # of a passkey
@@ -128,7 +129,9 @@ def reset(*, user: AbstractUser | None, person: User) -> None:
     require_store(user, person)
     require_rank(user, person)
     if not Authenticator.objects.filter(user=person).exists():
-        raise ProductError("no_second_factor", f"“{person}” has no second factor.", status=409)
+        raise ProductError(
+            "no_second_factor", Sentence("“{person}” has no second factor.", person=str(person)), status=409
+        )
     Authenticator.objects.filter(user=person).delete()
     record(user=user, action="second_factor.reset", row=person, name=person.get_username())
     end_sessions(user=person)

@@ -34,6 +34,7 @@ from accounts.models.workspace import workspace_of
 from accounts.second_factors import passkeys, services
 from core.crypto import decrypt, encrypt
 from core.errors import ProductError
+from core.sentences import NO_SENTENCE, Sentence
 
 SECRET = "app_secret"  # noqa: S105 - where the session keeps, encrypted, that of an app which is being set up
 
@@ -76,7 +77,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
     if asked is None:
         return redirect("login")
     form = CodeForm(request, asked.user, request.POST if "code" in request.POST else None)
-    problem = ""
+    problem = NO_SENTENCE
     if request.method == "POST":
         try:
             if "credential" in request.POST:
@@ -85,7 +86,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
                 enter(request, asked.user)
                 return redirect(asked.then)
         except ProductError as error:
-            problem = error.detail
+            problem = error.sentence
     kinds = {row.type for row in services.factors_of(asked.user)}
     context = {"form": form, "problem": problem, "passkeys": "webauthn" in kinds, "app": "totp" in kinds}
     response = render(request, "registration/second_factor.html", context, status=422 if request.POST else 200)
@@ -165,12 +166,12 @@ def app(request: Request) -> HttpResponseBase:
             session=request.session.session_key,
         )
     except ProductError as error:
-        return _app(request, secret, problem=error.detail, status=error.status)
+        return _app(request, secret, problem=error.sentence, status=error.status)
     del request.session[SECRET]
     return _page(request, made="app", codes="\n".join(codes))
 
 
-def _app(request: Request, secret: str, *, problem: str = "", status: int = 200) -> HttpResponse:
+def _app(request: Request, secret: str, *, problem: Sentence = NO_SENTENCE, status: int = 200) -> HttpResponse:
     address = get_adapter().build_totp_url(request.user, secret)
     drawn = get_adapter().build_totp_svg(address)
     spaced = " ".join(secret[start : start + 4] for start in range(0, len(secret), 4))
@@ -195,7 +196,7 @@ def add_passkey(request: Request) -> HttpResponse:
         session = request.session.session_key
         codes = services.add_passkey(user=request.user, name=name, credential=made, session=session)
     except ProductError as error:
-        return _page(request, status=error.status, problem=error.detail)
+        return _page(request, status=error.status, problem=error.sentence)
     return _page(request, made="passkey", codes="\n".join(codes))
 
 

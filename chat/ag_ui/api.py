@@ -21,7 +21,6 @@ from chat.prompts.turn_context import options_of
 from chat.realtime import event_stream
 from chat.realtime.events import EventType
 from chat.turns.store import UNEXPECTED
-from core.i18n import translated
 from core.requests import EVENT_STREAM, JSON_OR_EVENTS
 
 logger = logging.getLogger(__name__)
@@ -80,4 +79,4 @@ async def _lines(translation: Translation, turn: Turn, after_seq: int, language:
     except Exception:
         logger.exception("the AG-UI stream of turn %s broke off", turn.pk)
         with override(language):
-            yield encode(RunErrorEvent(message=translated(UNEXPECTED.detail), code=UNEXPECTED.code))
+            yield encode(RunErrorEvent(message=str(UNEXPECTED.detail), code=UNEXPECTED.code))

@@ -49,7 +49,6 @@ from chat.turns.services import stop_turn
 from chat.turns.smaller import offers_send_less
 from chat.turns.submit import Ask, regenerate
 from core.errors import ProductError
-from core.i18n import translated
 from core.requests import (
     EVENT_STREAM,
     JSON_OR_EVENTS,
@@ -63,6 +62,7 @@ from core.requests import (
     refuse_unknown_query,
     valid,
 )
+from core.sentences import Sentence
 from llm.models import Model
 from llm.types.model_call import FinishReason
 from personas.services import model_for
@@ -157,7 +157,7 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
 
 
 def error_of(message: Message) -> dict[str, str] | None:
-    return {"code": message.error_code, "detail": translated(message.error_detail)} if message.error_code else None
+    return {"code": message.error_code, "detail": str(message.error_detail)} if message.error_code else None
 
 
 class UsageSerializer(serializers.Serializer[dict[str, int]]):
@@ -292,7 +292,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         tag = self.request.GET.get("tag")
         origin = self.request.GET.get("origin")
         if origin not in (None, "", Conversation.Origin.API):
-            raise ProductError("bad_filter", f"“origin” is {Conversation.Origin.API}, or left out.")
+            raise ProductError("bad_filter", Sentence("“origin” is {api}, or left out.", api=Conversation.Origin.API))
         if origin:
             return Conversation.objects.visible_to(self.request.user).filter(origin=Conversation.Origin.API)
         rows = Conversation.objects.listed_for(self.request.user).prefetch_related("tags")

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Protocol
 
 from core.errors import ProductError
+from core.sentences import Sentence
 from llm.types.model_call import ReasoningState, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
@@ -316,8 +317,8 @@ class ContextRequest:
 class ContextError(ProductError):
     """`code` is `no_user_message`, `file_too_long` or `context_too_long`; `extra` has the numbers behind `detail`."""
 
-    def __init__(self, code: str, detail: str, **extra: Any) -> None:
-        super().__init__(code, detail, status=422, **extra)
+    def __init__(self, code: str, sentence: Sentence | str, **extra: Any) -> None:
+        super().__init__(code, sentence, status=422, **extra)
 
 
 def no_user_message() -> ContextError:
@@ -327,11 +328,18 @@ def no_user_message() -> ContextError:
 def file_too_long(file_id: str, title: str, *, tokens: int, room: int) -> ContextError:
     return ContextError(
         "file_too_long",
-        f"“{title or file_id}” is too long by {too_long_by(tokens - room, room):,} %. Remove it from the message, or "
-        "choose a model that can read more. In a project it can be searched."
+        Sentence(
+            "“{file_id}” is too long by {room} %. Remove it from the message, or "
+            "choose a model that can read more. In a project it can be searched.",
+            file_id=title or file_id,
+            room=too_long_by(tokens - room, room),
+        )
         if room > 0
-        else f"There is no room left for “{title or file_id}”. Remove it from the message, or choose a model that can "
-        "read more. In a project it can be searched.",
+        else Sentence(
+            "There is no room left for “{file_id}”. Remove it from the message, or choose a model that can "
+            "read more. In a project it can be searched.",
+            file_id=title or file_id,
+        ),
         file=file_id,
         title=title,
         tokens=tokens,
@@ -349,9 +357,18 @@ def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system:
     over = too_long_by(needed - limit, limit)
     return ContextError(
         "context_too_long",
-        f"What must be sent is too long by {over:,} %. The largest part is {_PARTS[name]}: {ADVICE[name]}."
+        Sentence(
+            "What must be sent is too long by {over} %. The largest part is {name}: {name2}.",
+            over=over,
+            name=_PARTS[name],
+            name2=ADVICE[name],
+        )
         if limit > 0
-        else f"The model has no room for a question. The largest part is {_PARTS[name]}: {ADVICE[name]}.",
+        else Sentence(
+            "The model has no room for a question. The largest part is {name}: {name2}.",
+            name=_PARTS[name],
+            name2=ADVICE[name],
+        ),
         sections=sections,
         needed=needed,
         limit=limit,

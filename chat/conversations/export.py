@@ -20,6 +20,7 @@ from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.usage.services import csv_pages
 from core.errors import NotFound, ProductError
+from core.sentences import Sentence
 from files.models import File
 from files.services import open_blob
 from llm.step_filters.thoughts import without_reasoning
@@ -69,7 +70,7 @@ def markdown(conversation: Conversation) -> str:
         lines += [f"## {who} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
         lines += [f"*File: {attachment.name}*\n" for attachment in message.attachments.all()]
         lines += [message.text if message.role == Message.Role.USER else without_reasoning(message.text), ""]
-        lines += [f"*({sentence})*\n" for sentence in _shortened(message.parts)]
+        lines += [f"*({sentence.english})*\n" for sentence in _shortened(message.parts)]
         if mark := marks.get(message.pk):
             lines += [f"*({Mark.Kind(mark).label})*", ""]
         if message.status not in (Message.Status.DONE, Message.Status.PENDING):
@@ -81,15 +82,19 @@ def markdown(conversation: Conversation) -> str:
     return "\n".join(lines)
 
 
-def _shortened(parts: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _shortened(parts: Sequence[dict[str, Any]]) -> Iterator[Sentence]:
     """A sentence for each result of a tool that the model got in part."""
     names = {part["id"]: part["name"] for part in parts if part["type"] == "tool_call"}
     for part in parts:
         stored = part.get("stored")
         if stored and stored["marker"]:
-            tokens, characters = f"{stored['tokens']:,}", f"{stored['characters']:,}"
             name = names.get(part["id"], "a tool")
-            yield f"The result of {name} was shortened for the model; it has {tokens} tokens, {characters} characters."
+            yield Sentence(
+                "The result of {name} was shortened for the model; it has {tokens} tokens, {characters} characters.",
+                name=name,
+                tokens=stored["tokens"],
+                characters=stored["characters"],
+            )
 
 
 def as_json(conversation: Conversation) -> str:
@@ -136,7 +141,7 @@ def _message(message: Message, mark: str | None) -> dict[str, Any]:
 
 def _notice(message: Message) -> str:
     """What is to be said of what the model read before it answered; empty where that was everything."""
-    return message.turn.context_notice if hasattr(message, "turn") else ""
+    return message.turn.context_notice.english if hasattr(message, "turn") else ""
 
 
 async def everything(user: User) -> AsyncIterator[bytes]:

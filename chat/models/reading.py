@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from chat.models.conversation import Conversation, asked_with
+from core.sentence_field import SentenceColumn
 from files.models import File
 
 
@@ -73,7 +74,7 @@ class Reading(models.Model):
     answer = models.TextField(blank=True)
     citation_check: "models.JSONField[Any, Any]" = models.JSONField(null=True, default=None)
     code = models.CharField(max_length=60, blank=True)
-    detail = models.TextField(blank=True)
+    detail = SentenceColumn(blank=True)
     attempt = models.PositiveIntegerField(default=0)
     tries = models.PositiveIntegerField(default=0)
     heartbeat = models.DateTimeField(auto_now_add=True)
@@ -141,7 +142,7 @@ class ReadingPart(models.Model):
     tokens = models.PositiveIntegerField(default=0)
     cut_off = models.BooleanField(default=False)
     code = models.CharField(max_length=60, blank=True)
-    detail = models.TextField(blank=True)
+    detail = SentenceColumn(blank=True)
 
     class Meta:
         ordering: ClassVar = ["level", "start"]

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from chat.models.conversation import Conversation, Message, OfConversation, asked_with
+from core.sentence_field import SentenceColumn
 from projects.models.codes import MAX_LENGTH
 
 
@@ -79,7 +80,7 @@ class Run(models.Model):
     item = models.ForeignKey("projects.Task", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     needs = models.TextField(blank=True)
     code = models.CharField(max_length=60, blank=True)
-    detail = models.TextField(blank=True)
+    detail = SentenceColumn(blank=True)
     created = models.DateTimeField(auto_now_add=True)
     started = models.DateTimeField(null=True, blank=True)
     finished = models.DateTimeField(null=True, blank=True)

@@ -20,6 +20,7 @@ from chat.models import Message as MessageRow
 from chat.models.tree import ids_down_to
 from chat.prompts.history import READABLE, Documents, texts_of, why_missing
 from chat.tools.files import HITS, passages, phrasings_of
+from core.sentences import Sentence
 from files.index.language import readable
 from files.index.ledger import NOBODY, Payer
 from files.index.reranking import Found, find
@@ -144,7 +145,7 @@ class PromptFiles:
     older: Sequence[File] = ()
     payer: Payer = NOBODY
     listed: frozenset[str] = frozenset()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Sentence, ...] = ()
     _counted: dict[str, int] = field(default_factory=dict)
     _searched: dict[frozenset[UUID], Found] = field(default_factory=dict)
 
@@ -303,7 +304,7 @@ class PromptFiles:
     def _found(self, ids: Sequence[UUID], most: int) -> str:
         """The best passages that together take at most `most` tokens, as documents; empty when there are none."""
         found = self._related(frozenset(ids))
-        self.notes = (*found.notes, *((NO_MATCH,) if ids and not found.hits and self._is_brief() else ()))
+        self.notes = (*found.notes, *((Sentence(NO_MATCH),) if ids and not found.hits and self._is_brief() else ()))
         kept: dict[UUID, list[Hit]] = {}
         for hit in found.hits:
             tried = {**kept, hit.file: [*kept.get(hit.file, ()), hit]}

@@ -19,8 +19,9 @@ from chat.prompts.turn_context import TurnContext, base_context, context_of_draf
 from chat.tools.toolbox import with_file_tools
 from chat.usage.limits import most_used
 from core.background import submit
-from core.i18n import grouped, translated
+from core.i18n import grouped
 from core.outside import wait_outside
+from core.sentences import Sentence
 from files.models import File
 from files.services import tokens_of
 from llm.learning import Evidence, source_words
@@ -71,7 +72,7 @@ def plan_ahead(
         planned = plan(context)
     except ContextError as error:
         limit = max(0, context.room.input_limit)
-        detail = " ".join(filter(None, [translated(error.detail), _learnt_window(context)]))
+        detail = " ".join(filter(None, [str(error.sentence), _learnt_window(context)]))
         problem = {"code": error.code, "detail": detail, **error.extra}
         documents = _documents(allowed or _line(context, scope, _summary(scope)), files)
         window = report.window_of(context)
@@ -103,7 +104,7 @@ def plan_ahead(
 
 def _stored(context: TurnContext, planned: builder.Planned, conversation: Conversation | None) -> report.CallReport:
     sent = builder.fingerprint(context, planned.prompt)
-    return report.stored(context, planned, cycle=1, cache=_cache(context.model, sent, conversation))
+    return report.stored(context, planned, cycle=1, refused=None, cache=_cache(context.model, sent, conversation))
 
 
 def _counted(
@@ -232,16 +233,25 @@ def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
         size = counted(file)
         if file.status == File.Status.FAILED:
             raise ContextError(
-                "file_failed", f"“{file.name}” could not be read: {file.error} Remove it from the message."
+                "file_failed",
+                Sentence(
+                    "“{name}” could not be read: {error} Remove it from the message.", name=file.name, error=file.error
+                ),
             )
         if size is None:
-            raise ContextError("file_not_ready", f"“{file.name}” is still being read. Send the message in a moment.")
+            raise ContextError(
+                "file_not_ready",
+                Sentence("“{name}” is still being read. Send the message in a moment.", name=file.name),
+            )
         if not allowed.accepts(size, selected):
             room = allowed.selectable_up_to
             raise ContextError(
                 "files_too_long",
-                f"“{file.name}” does not fit: it makes the files too long. Remove it or another file; in a project "
-                "it can be searched.",
+                Sentence(
+                    "“{name}” does not fit: it makes the files too long. Remove it or another file; in a project "
+                    "it can be searched.",
+                    name=file.name,
+                ),
                 file=str(file.pk),
                 over=sum(selected) + size - room,
                 limit=room,

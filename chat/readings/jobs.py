@@ -29,6 +29,7 @@ from chat.usage.asking import Charge, Said, ask
 from core import background
 from core.background import on_database, persistently
 from core.errors import ModelError, ProductError
+from core.sentences import Sentence
 from llm import tokens
 from llm.models import Model
 from llm.types.model_call import ModelRequest
@@ -122,13 +123,13 @@ async def run(pk: UUID) -> None:
     except _Lost:
         logger.info("reading %s was stopped, or is another worker's", pk)
     except ProductError as error:
-        code, detail = error.code, error.detail
+        code, detail = error.code, error.sentence
         stopped = code == "calls_used_up"
         status = Reading.Status.STOPPED if stopped else Reading.Status.FAILED
         await persistently(lambda: _end(reading, status=status, code=code, detail=detail))
     except Exception:
         logger.exception("reading %s failed", pk)
-        detail = "Something went wrong on the server. Go on with what is missing."
+        detail = Sentence("Something went wrong on the server. Go on with what is missing.")
         await persistently(lambda: _end(reading, status=Reading.Status.FAILED, code="internal_error", detail=detail))
 
 
@@ -275,7 +276,7 @@ def _store(work: _Work, part: ReadingPart, said: Said) -> None:
 
 def _store_failure(work: _Work, part: ReadingPart, error: ModelError) -> None:
     """Raises `_Lost`."""
-    part.state, part.code, part.detail = ReadingPart.State.FAILED, error.code, error.detail
+    part.state, part.code, part.detail = ReadingPart.State.FAILED, error.code, error.sentence
     with transaction.atomic():
         _require_ours(work)
         part.save()
@@ -331,7 +332,7 @@ async def _check(work: _Work, answer: str) -> None:
         partial(checking.check, reading, work.layout, work.text, answer), charge, work.texts, None
     )
     if found and work.checker is not None:
-        await on_database(_keep_check, work, found, NOT_CHECKED)
+        await on_database(_keep_check, work, found, Sentence(NOT_CHECKED))
         found, note = await judged(found, charge, work.texts, work.checker)
     await on_database(_keep_check, work, found, note)
     await on_database(services.settle, work.ours)
@@ -381,7 +382,8 @@ def _keep(work: _Work, said: Said, status: Reading.Status) -> None:
     _require_ours(work, **fields, citation_check=unchecked, finished=timezone.now())
 
 
-def _keep_check(work: _Work, found: Sequence[Check], note: str) -> None:
+def _keep_check(work: _Work, found: Sequence[Check], note: Sentence | None) -> None:
     """Raises `_Lost`."""
-    check = {"checked": found[0].checked, "doubts": found[0].doubts, "note": note} if found else None
+    stored = note.dump() if note else ""
+    check = {"checked": found[0].checked, "doubts": found[0].doubts, "note": stored} if found else None
     _require_ours(work, citation_check=check)

@@ -62,7 +62,7 @@ class ReplayForm(forms.ModelForm[Replay]):
             place = services.conversation_of(asked["conversation_id"]) if asked["conversation_id"] else None
             services.check(user=self.user, job=Replay(conversation=place, **fields))
         except ProductError as error:
-            raise forms.ValidationError(error.detail, code=error.code) from error
+            raise forms.ValidationError(str(error.sentence), code=error.code) from error
         self.instance.conversation = place
         return asked
 

@@ -21,7 +21,6 @@ from chat.realtime.event_stream import tell_pages
 from chat.runs import state_machine as runs
 from chat.turns.submit import MAX_MODELS, Ask, check, remember_effort, submit
 from core.errors import ProductError
-from core.i18n import translated
 from files.models import File
 
 
@@ -158,7 +157,7 @@ def send_kept(conversation_id: UUID) -> bool:
         return True
     except ProductError as error:
         if error.code not in NOT_NOW:
-            NextMessage.objects.filter(pk=kept.pk).update(problem=error.detail)
+            NextMessage.objects.filter(pk=kept.pk).update(problem=error.sentence)
         return False
 
 
@@ -195,7 +194,7 @@ def next_view(conversation: Conversation | None) -> NextView | None:
     if conversation is None or kept is None:
         return None
     files = chosen_files(user=conversation.owner, ids=[UUID(pk) for pk in kept.files])
-    held, words = (True, translated(kept.problem)) if kept.problem else _state(conversation)
+    held, words = (True, str(kept.problem)) if kept.problem else _state(conversation)
     return NextView(kept, files, held, words)
 
 

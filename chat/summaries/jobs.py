@@ -34,6 +34,7 @@ from chat.usage.limits import require_unused
 from core import background
 from core.background import on_database, persistently
 from core.errors import ProductError
+from core.sentences import Sentence
 from llm import tokens
 from llm.models import Model
 from llm.services import with_fallbacks
@@ -161,9 +162,13 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
     if brief.room < writing.LEAST_READ:
         raise ProductError(
             "summary_window_too_small",
-            f"The window of “{writer}” leaves {max(brief.room, 0)} tokens to read messages in, beside its "
-            "instructions, the last summary and the new one. Choose a larger model for summaries, or shorten the "
-            "summary prompt.",
+            Sentence(
+                "The window of “{writer}” leaves {room} tokens to read messages in, beside its "
+                "instructions, the last summary and the new one. Choose a larger model for summaries, or shorten the "
+                "summary prompt.",
+                writer=str(writer),
+                room=max(brief.room, 0),
+            ),
         )
     return Work(job, brief, before, rows, marks, version, leaf)
 

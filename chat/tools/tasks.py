@@ -15,6 +15,7 @@ from chat.context.rendering import ToolGuidance
 from chat.models import Run, RunStep
 from core.background import on_database
 from core.errors import ProductError
+from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, Tool, ToolOutput
 from projects.models import codes
@@ -134,12 +135,12 @@ def text_schema(description: str = "", among: Sequence[str] = ()) -> dict[str, A
 class TaskTool(ABC):
     timeout = 15.0
     definition: ToolDefinition
-    doing: str  # for people
+    doing: Sentence  # for people
 
     def __init__(self, hand: Hand) -> None:
         self.hand = hand
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return self.doing
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
@@ -158,7 +159,7 @@ class TaskTool(ABC):
 
 
 class ListTasks(TaskTool):
-    doing = "Looking at the tasks"
+    doing = Sentence("Looking at the tasks")
     definition = ToolDefinition(
         "list_tasks",
         "Lists the user's tasks of a day with their checklists, or one objective or task with what is below it.",
@@ -192,7 +193,7 @@ def _described(row: Task) -> dict[str, Any]:
 
 
 class CreateTask(TaskTool):
-    doing = "Creating a task"
+    doing = Sentence("Creating a task")
     definition = ToolDefinition(
         "create_task",
         "Creates a task or objective of the user's and returns its code.",
@@ -229,7 +230,7 @@ class CreateTask(TaskTool):
 
 
 class DraftChecklist(TaskTool):
-    doing = "Drafting a checklist"
+    doing = Sentence("Drafting a checklist")
     definition = ToolDefinition(
         "draft_checklist",
         "Puts a new checklist in the place of the unfinished items of a day task.",
@@ -274,7 +275,7 @@ class DraftChecklist(TaskTool):
 
 
 class MarkItem(TaskTool):
-    doing = "Marking an item"
+    doing = Sentence("Marking an item")
     definition = ToolDefinition(
         "mark_item",
         "Says that a checklist item or a task is done (without “status”), is not needed (dropped), or is open again.",
@@ -303,7 +304,7 @@ class MarkItem(TaskTool):
 
 
 class AskUser(TaskTool):
-    doing = "Asking you"
+    doing = Sentence("Asking you")
     definition = ToolDefinition(
         "ask_user",
         "Asks the user for something without which you cannot go on. Work stops until they have answered.",

@@ -13,6 +13,7 @@ from chat.rendering.references import give_numbers
 from chat.tools.permission import Gate
 from core.background import on_database
 from core.net.url_safety import Refused
+from core.sentences import Sentence
 from files.extraction.process import extract
 from files.extraction.readers.result import ExtractionError
 from llm.tools.open_url import OpenUrlTool
@@ -30,7 +31,7 @@ class Numbered:
         self.definition = tool.definition
         self.timeout = tool.timeout
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return self.tool.label(arguments)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:

@@ -17,6 +17,7 @@ from core import background
 from core.errors import ProductError
 from core.permissions import signed_out
 from core.requests import awaits_fragment
+from core.sentences import Sentence
 
 
 def livez(request: HttpRequest) -> HttpResponse:
@@ -85,7 +86,10 @@ def failed(request: HttpRequest) -> HttpResponse:
         number = getattr(request, "request_id", "")
         if not (is_api(request.path) or awaits_fragment(request)):
             return HttpResponseServerError(render_to_string("500.html", {"request_id": number}))
-        detail = f"Something went wrong here. If it happens again, tell your administrator the number {number}."
+        detail = Sentence(
+            "Something went wrong here. If it happens again, tell your administrator the number {number}.",
+            number=number,
+        )
         error = ProductError("internal_error", detail, status=500)
     # To look again, for the page that says so, would wait as long again.
     request.user, request.workspace = AnonymousUser(), workspace_as_last_read()  # type: ignore[attr-defined]

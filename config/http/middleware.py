@@ -34,6 +34,7 @@ from core.errors import ProductError
 from core.logs import tracing
 from core.logs.context import learn
 from core.logs.metrics import REQUESTS
+from core.sentences import Sentence
 
 logger = logging.getLogger(__name__)
 WATCHED = ("/livez", "/readyz", "/metrics")  # asked often, by what reads no language
@@ -242,7 +243,9 @@ class ProductErrorMiddleware:
         response = self.get_response(request)
         if not (isinstance(response, HttpResponseNotAllowed) and problems.is_api(request.path)):
             return response
-        error = ProductError("method_not_allowed", f'Method "{request.method}" not allowed.', status=405)
+        error = ProductError(
+            "method_not_allowed", Sentence('Method "{method}" not allowed.', method=str(request.method)), status=405
+        )
         told = problems.json_problem(request, error)
         told["Allow"] = response["Allow"]
         return told

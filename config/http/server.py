@@ -51,6 +51,7 @@ from core.logs.lines import without_secrets
 from core.net.bearer import bearer_token
 from core.outside import before_waits
 from core.requests import SETTLED
+from core.sentences import Sentence
 
 logger = logging.getLogger(__name__)
 access = logging.getLogger("access")
@@ -196,7 +197,9 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
 
     def _admit(self, user_id: UUID | None, size: int) -> None:
         if user_id is None:
-            detail = "This is more than can be sent without signing in. Sign in, or send a token that has not ended."
+            detail = Sentence(
+                "This is more than can be sent without signing in. Sign in, or send a token that has not ended."
+            )
             self._refuse(ProductError("not_authenticated", detail, status=401))
             return
         self.upload = self._view() in UPLOADS
@@ -205,7 +208,10 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         if max(size, self.received) > self.most:
             self._refuse(self._too_large())
         elif self.upload and self.server.uploading[user_id] >= settings.UPLOADS_AT_ONCE:
-            detail = f"{settings.UPLOADS_AT_ONCE} uploads of yours are under way. Wait until one of them is done."
+            detail = Sentence(
+                "{uploads_at_once} uploads of yours are under way. Wait until one of them is done.",
+                uploads_at_once=settings.UPLOADS_AT_ONCE,
+            )
             self._refuse(ProductError("too_many_uploads", detail, status=429, retry_after=10))
         elif self.upload:
             self.uploader = user_id
@@ -228,10 +234,14 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
     def _too_large(self) -> ProductError:
         if self.upload:
             most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f}"
-            detail = f"This is larger than {most} MB, the most that can be uploaded. Split it and upload the parts."
+            detail = Sentence(
+                "This is larger than {most} MB, the most that can be uploaded. Split it and upload the parts.",
+                most=most,
+            )
             return ProductError("file_too_large", detail, status=413)
-        detail = (
-            f"This is larger than {self.most / 1_000_000:,.1f} MB, the most that can be sent here. Send less at once."
+        detail = Sentence(
+            "This is larger than {most} MB, the most that can be sent here. Send less at once.",
+            most=f"{self.most / 1_000_000:,.1f}",
         )
         return ProductError("too_large", detail, status=413)
 
@@ -292,13 +302,18 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         if len(first) <= self.totalHeadersSize // 2:
             self._refuse_headers()
             return
-        detail = f"The address is too long: all headers may have {self.totalHeadersSize:,} bytes with it. Shorten it."
+        detail = Sentence(
+            "The address is too long: all headers may have {totalheaderssize} bytes with it. Shorten it.",
+            totalheaderssize=self.totalHeadersSize,
+        )
         self._refuse_head(ProductError("address_too_long", detail, status=414), first)
 
     def _refuse_headers(self) -> None:
-        detail = (
-            f"The headers are too long: {self.maxHeaders} headers and {self.totalHeadersSize:,} bytes with the address"
-            " may be sent. Delete this site's cookies, or send fewer headers."
+        detail = Sentence(
+            "The headers are too long: {maxheaders} headers and {totalheaderssize} bytes with the address"
+            " may be sent. Delete this site's cookies, or send fewer headers.",
+            maxheaders=self.maxHeaders,
+            totalheaderssize=self.totalHeadersSize,
         )
         self._refuse_head(ProductError("headers_too_long", detail, status=431), self._first_line())
 
@@ -635,7 +650,7 @@ def _refusal(path: str, error: ProductError) -> HttpResponse:
     if problems.is_api(path):
         response: HttpResponse = problems.json_problem(request, error)
     else:
-        context = {"code": error.code, "detail": error.detail}
+        context = {"code": error.code, "detail": error.sentence}
         response = HttpResponse(render_to_string("ui/_problem.html", context), status=error.status)
     response["Content-Length"] = str(len(response.content))
     response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ from core.background import submit
 from core.crypto import LOST, is_lost
 from core.errors import ModelError
 from core.outside import wait_outside
+from core.sentences import Sentence
 from files.index.ledger import NOBODY, Payer, Read, written_down
 from files.models import Embedder
 from llm import tokens
@@ -203,7 +204,11 @@ class _Remote:
         sizes = {vector.shape for vector in vectors}
         if sizes != {(self._dimensions,)}:
             size = next(iter(sizes))[0]
-            sentence = f"The embedder answers with {size} dimensions; its row says {self._dimensions}. Correct the row."
+            sentence = Sentence(
+                "The embedder answers with {size} dimensions; its row says {dimensions}. Correct the row.",
+                size=size,
+                dimensions=self._dimensions,
+            )
             raise ModelError("wrong_dimensions", sentence, retryable=False)
 
 

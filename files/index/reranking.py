@@ -27,6 +27,7 @@ from core.errors import ModelError
 from core.locks import lock
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
+from core.sentences import Sentence
 from files.index.ledger import NOBODY, Payer, written_down
 from files.index.search import Hit, search_many
 from files.models import File, Reranker
@@ -45,7 +46,7 @@ class Found:
     """Passages, best first. `notes`: sentences for people about what their re-ranker did not do."""
 
     hits: list[Hit]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Sentence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def find(*, queries: Sequence[str], files: QuerySet[File], limit: int = 10, paye
         judgement = _judged(reranker, queries[0], [_shown(hit) for hit in judged], payer)
     except ModelError as error:
         log.warning("search in its first order, re-ranker %s: %s", reranker, error)
-        return Found(hits[:limit], (_not_ordered(reranker.name, error.detail),))
+        return Found(hits[:limit], (_not_ordered(reranker.name, error.sentence),))
     scored = [replace(hit, score=score) for hit, score in zip(judged, judgement.scores, strict=True)]
     scored.sort(key=lambda hit: -hit.score)  # of equals the first order stays
     others = [replace(hit, score=min(hit.score, scored[-1].score)) for hit in others]
@@ -79,14 +80,21 @@ def find(*, queries: Sequence[str], files: QuerySet[File], limit: int = 10, paye
     return Found([*scored, *others][:limit], notes)
 
 
-def _not_ordered(name: str, why: str) -> str:
-    return f"The re-ranker “{name}” did not order the passages (“{why}”), so they stand in the order of the search."
+def _not_ordered(name: str, why: Sentence) -> Sentence:
+    return Sentence(
+        "The re-ranker “{name}” did not order the passages (“{why}”), so they stand in the order of the search.",
+        name=name,
+        why=why,
+    )
 
 
-def _cut(name: str, judgement: Judgement) -> str:
-    return (
-        f"The re-ranker “{name}” judged {judgement.cut} of {len(judgement.scores)} passages by their first "
-        f"{judgement.longest} tokens alone."
+def _cut(name: str, judgement: Judgement) -> Sentence:
+    return Sentence(
+        "The re-ranker “{name}” judged {cut} of {scores} passages by their first {longest} tokens alone.",
+        name=name,
+        cut=judgement.cut,
+        scores=len(judgement.scores),
+        longest=judgement.longest,
     )
 
 
@@ -103,11 +111,11 @@ def _judged(reranker: Reranker, query: str, texts: list[str], payer: Payer) -> J
     if isinstance(kept, Judgement):
         return kept
     if kept is not None:
-        raise ModelError("reranker_failed", str(kept), retryable=True)
+        raise ModelError("reranker_failed", Sentence.load(kept), retryable=True)
     try:
         judgement = judge(reranker, query, texts, payer)
     except ModelError as error:
-        _remember(f"re-ranker:{of_row}", error.detail, LEFT_ALONE)
+        _remember(f"re-ranker:{of_row}", error.sentence.dump(), LEFT_ALONE)
         raise
     _remember(f"re-ranker:{of_texts}", judgement, KEPT)
     return judgement

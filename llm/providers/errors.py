@@ -14,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from core.errors import ModelError
+from core.sentences import Sentence
 from llm.providers.overflow import Overflow, known_overflow, overflow_by_numbers
 
 # Characters of a key that is cut out of what a provider says. Local servers have keys such as `x` or `none`, whose
@@ -363,12 +364,14 @@ def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelEr
     code = _code(report)
     if code == "rate_limited" and retry_after is not None:
         wait = max(1, round(retry_after))
-        sentence = f"The provider is receiving too many requests. Try again in {wait} s."
+        sentence = Sentence("The provider is receiving too many requests. Try again in {wait} s.", wait=wait)
         return _error(code, sentence=sentence, retry_after=retry_after, message=report.message)
     if found := _GREATEST_ANSWER.search(report.message):
         return _error(code, limit=int(found[1]), parameter="max_tokens")
     if code == "bad_model_request" and (quote := _quote(report.message, api_key)):
-        sentence = f"The provider refused the request and said: “{quote}” Check the model's settings."
+        sentence = Sentence(
+            "The provider refused the request and said: “{quote}” Check the model's settings.", quote=quote
+        )
         return _error(code, sentence=sentence, parameter=report.parameter, message=report.message)
     wait_for = retry_after if code in _RETRYABLE else None
     judged_again = report.status in _REFUSALS  # a server that is down speaks of something else
@@ -456,7 +459,7 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
 def _error(
     code: str,
     *,
-    sentence: str | None = None,
+    sentence: Sentence | None = None,
     retry_after: float | None = None,
     limit: int | None = None,
     parameter: str = "",

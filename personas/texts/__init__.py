@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from core.errors import ProductError
+from core.sentences import Sentence
 from core.text import unix_lines
 from personas.texts.readings import OF_READINGS, READINGS
 from personas.texts.text import Text
@@ -470,25 +471,40 @@ def checked(name: str, text: str) -> str:
         return text
     if not text:
         raise ProductError(
-            "empty_prompt", f"“{about.title}” cannot be empty. Write a text, or go back to the built-in one."
+            "empty_prompt",
+            Sentence("“{title}” cannot be empty. Write a text, or go back to the built-in one.", title=about.title),
         )
     if len(text) > about.most:
         raise ProductError(
-            "prompt_too_long", f"The text has {len(text):,} characters; “{about.title}” may have {about.most:,}."
+            "prompt_too_long",
+            Sentence(
+                "The text has {text} characters; “{title}” may have {most}.",
+                text=len(text),
+                title=about.title,
+                most=about.most,
+            ),
         )
     found = _PLACEHOLDER.findall(text)
     if missing := [each for each in about.needs if each not in found]:
         placeholder, meaning = f"{{{missing[0]}}}", about.needs[missing[0]]
         raise ProductError(
             "placeholder_missing",
-            f"The text lacks {placeholder}, which stands for {meaning}. Write it where that belongs.",
+            Sentence(
+                "The text lacks {placeholder}, which stands for {meaning}. Write it where that belongs.",
+                placeholder=placeholder,
+                meaning=meaning,
+            ),
         )
     if strange := [f"{{{each}}}" for each in found if each not in about.placeholders]:
         known = ", ".join(f"{{{each}}}" for each in about.placeholders)
         raise ProductError(
             "placeholder_unknown",
-            f"There is no placeholder {strange[0]} in this text. It may have {known}."
+            Sentence(
+                "There is no placeholder {strange} in this text. It may have {known}.", strange=strange[0], known=known
+            )
             if known
-            else f"There is no placeholder {strange[0]} in this text. It has none; leave the braces out.",
+            else Sentence(
+                "There is no placeholder {strange} in this text. It has none; leave the braces out.", strange=strange[0]
+            ),
         )
     return text

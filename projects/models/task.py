@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
+from core.sentence_field import SentenceColumn
 from projects.models.codes import HORIZONS, MAX_LENGTH, MAX_NUMBER
 
 MAX_TITLE = 200
@@ -107,7 +108,7 @@ class Task(models.Model):
     finished = models.DateTimeField(null=True, blank=True)
     draft = models.CharField(max_length=10, choices=Draft, blank=True, default="", db_default="")
     draft_code = models.CharField(max_length=60, blank=True, default="", db_default="")
-    draft_detail = models.TextField(blank=True, default="", db_default="")
+    draft_detail = SentenceColumn(blank=True, default="", db_default="")
     heartbeat = models.DateTimeField(null=True, blank=True)
 
     objects = TaskQuerySet.as_manager()

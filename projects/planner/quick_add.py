@@ -17,6 +17,7 @@ from django.urls import reverse
 
 from accounts.models import User
 from core.errors import ProductError
+from core.sentences import Sentence
 from projects.models import Project, codes
 from projects.models.task import Task
 from projects.planner import services
@@ -87,7 +88,9 @@ def parse(text: str, *, on: Period, today: date) -> QuickTask:
         sign, value = mark.groups()
         kind = OBJECTIVE if (sign, value.lower()) == ("!", OBJECTIVE) else sign
         if kind in seen:
-            raise ProductError("mark_twice", f"“{word}” says again what was said before. Keep one of them.")
+            raise ProductError(
+                "mark_twice", Sentence("“{word}” says again what was said before. Keep one of them.", word=word)
+            )
         seen.add(kind)
         _READERS[sign](task, value, today)
     task.title = _plain(" ".join(words))
@@ -164,7 +167,15 @@ def _parent(task: QuickTask, value: str, today: date) -> None:
 
 def _unknown(sign: str, value: str, known: str) -> ProductError:
     return ProductError(
-        "unknown_mark", f"“{sign}{value}” is not {known}. To keep it as text, write \\ before it: \\{sign}{value}."
+        "unknown_mark",
+        Sentence(
+            "“{sign}{value}” is not {known}. To keep it as text, write \\ before it: \\{sign2}{value2}.",
+            sign=sign,
+            value=value,
+            known=known,
+            sign2=sign,
+            value2=value,
+        ),
     )
 
 
@@ -215,9 +226,15 @@ def project_named(user: User, name: str) -> Project:
     """Whatever its capitals, spaces and hyphens. Raises `ProductError` if there is not exactly one."""
     found = [each for each in Project.objects.visible_to(user) if _folded(each.name) == _folded(name)]
     if not found:
-        raise ProductError("unknown_project", f"You have no project called “{name}”. To keep it as text, write \\#.")
+        raise ProductError(
+            "unknown_project",
+            Sentence("You have no project called “{name}”. To keep it as text, write \\#.", name=name),
+        )
     if len(found) > 1:
-        raise ProductError("several_projects", f"Several projects are called “{name}”. Set it on the task's own page.")
+        raise ProductError(
+            "several_projects",
+            Sentence("Several projects are called “{name}”. Set it on the task's own page.", name=name),
+        )
     return found[0]
 
 

@@ -37,7 +37,7 @@ class SavedPromptForm(forms.ModelForm[SavedPrompt]):
         try:
             require_usable(text)
         except ProductError as error:
-            raise forms.ValidationError(error.detail, code=error.code) from error
+            raise forms.ValidationError(str(error.sentence), code=error.code) from error
         return text
 
 

@@ -14,6 +14,7 @@ from rest_framework.serializers import BaseSerializer
 from accounts.access.permissions import ScopedView
 from core.errors import ProductError
 from core.requests import ByName, Strict, VisibleField
+from core.sentences import Sentence
 from personas.api import METHODS, require_admin
 from personas.models import SavedPrompt
 from projects.models import Project
@@ -94,7 +95,7 @@ class PromptViewSet(ScopedView, viewsets.ModelViewSet[SavedPrompt]):
                 return rows.filter(owner=None, project=None)
             case None:
                 return rows
-        raise ProductError("bad_filter", f"“of” is one of these: {', '.join(HOLDERS)}.")
+        raise ProductError("bad_filter", Sentence("“of” is one of these: {holders}.", holders=", ".join(HOLDERS)))
 
     def check_object_permissions(self, request: Request, obj: SavedPrompt) -> None:
         super().check_object_permissions(request, obj)

@@ -208,7 +208,7 @@ def test_a_conversation_far_too_deep_for_recursion_is_imported(upload: Upload, u
 def test_hostile_and_damaged_files_are_refused_with_a_sentence(upload: Upload, content: bytes, code: str) -> None:
     job = upload(content)
     assert (job.status, job.error_code) == ("failed", code)
-    assert len(job.error_detail) > 20
+    assert len(job.error_detail.english) > 20
 
 
 def test_a_zip_bomb_is_refused_while_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +275,7 @@ def test_an_import_whose_reader_dies_or_lies_ends_at_once(
     monkeypatch.setattr(sys, "executable", str(reader))
     job = upload(as_json(claude()))
     assert (job.status, job.error_code, job.attempt) == ("failed", code, 1)
-    assert len(job.error_detail) > 20
+    assert len(job.error_detail.english) > 20
 
 
 @pytest.fixture

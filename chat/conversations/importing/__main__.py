@@ -30,7 +30,7 @@ def lines(upload: IO[bytes]) -> Iterator[Any]:
             yield _line(row) if isinstance(row, Row) else {"percent": row}
         yield {"error": None}
     except ProductError as error:
-        yield {"error": {"code": error.code, "detail": error.detail}}
+        yield {"error": {"code": error.code, "detail": error.sentence.dump()}}
     except MemoryError:
         yield {"error": {"code": "too_much_memory", "detail": "Reading it took too much memory. Upload it in parts."}}
 
@@ -44,7 +44,7 @@ def _line(row: Row) -> dict[str, Any]:
     try:
         return line if row.why else {**line, "foreign": asdict(parse(value))}
     except Unusable as error:
-        return {**line, "why": str(error)}
+        return {**line, "why": error.sentence.dump()}
     except MemoryError:
         return {**line, "why": TOO_LARGE}
 

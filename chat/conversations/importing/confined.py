@@ -16,9 +16,11 @@ from typing import IO, Any
 from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said, Unusable, checked, moment, text_of
 from chat.conversations.importing.stream import damaged
 from core.errors import ProductError
+from core.sentences import Sentence
 from files.extraction.process import ENVIRONMENT, ROOT
 
 SILENCE = 120.0  # seconds
+LONGEST_SENTENCE = 1_000  # characters of what the process stores as one
 MAX_SOURCE = 160  # characters
 MAX_LINE = 80_000_000  # bytes of a conversation
 PIECE = 1024 * 1024  # bytes
@@ -143,7 +145,7 @@ def _foreign(fields: dict[str, Any]) -> Foreign:
 
 def _end(error: dict[str, Any] | None) -> None:
     if error is not None:
-        raise ProductError(text_of(error["code"])[:60], text_of(error["detail"])[:500])
+        raise ProductError(text_of(error["code"])[:60], Sentence.load(text_of(error["detail"])[:LONGEST_SENTENCE]))
 
 
 def _broken(status: int) -> None:

@@ -36,6 +36,7 @@ from core.errors import NotFound, ProductError
 from core.lines import first_line
 from core.permissions import Action, has_right
 from core.requests import get_or_404
+from core.sentences import Sentence
 from files.services import require_room, take_room
 from files.storage import unavailable, waiting
 
@@ -57,7 +58,9 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
     require(user, May.UPLOAD)
     if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
         most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f} MB"
-        detail = f"This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone."
+        detail = Sentence(
+            "This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone.", most=most
+        )
         raise ProductError("file_too_large", detail, status=413)
     pk, size = uuid7(), content.size or 0
     require_room(user, size)
@@ -187,7 +190,7 @@ def run(pk: UUID) -> None:
     try:
         _import(job)
     except ProductError as error:
-        _end(job, status=Import.Status.FAILED, error_code=error.code, error_detail=error.detail)
+        _end(job, status=Import.Status.FAILED, error_code=error.code, error_detail=error.sentence)
     except OSError:
         logger.exception("import %s cannot be read", pk)
         detail = "The uploaded file could not be read from the storage. Try again, or upload it again."

@@ -33,6 +33,7 @@ from core import background
 from core.crypto import is_lost
 from core.errors import ModelError, ProductError
 from core.logs import tracing
+from core.sentences import Sentence
 from files.extraction.confinement import CALLS, FILES
 from files.extraction.outside import photos, recognition
 from files.extraction.process import layers_that_hold
@@ -54,9 +55,9 @@ class Finding:
     """`mend` is what to do about it; empty when all is well."""
 
     state: State
-    subject: str
-    detail: str
-    mend: str = ""
+    subject: Sentence | str
+    detail: Sentence | str
+    mend: Sentence | str = ""
 
 
 def findings() -> Iterator[Finding]:
@@ -95,7 +96,7 @@ def _data_dir() -> Iterator[Finding]:
     except StartError as error:
         yield Finding("fail", "Data directory", str(error), "Set DATA_DIR to a directory that this user can write.")
     else:
-        yield Finding("ok", "Data directory", f"{settings.DATA_DIR} can be written")
+        yield Finding("ok", "Data directory", Sentence("{data_dir} can be written", data_dir=str(settings.DATA_DIR)))
         yield from _open_to_others()
 
 
@@ -103,11 +104,18 @@ def _open_to_others() -> Iterator[Finding]:
     data = settings.DATA_DIR
     if data.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not data.stat().st_mode & stat.S_ISVTX:
         mend = "Others could put files of theirs in the place of ours: chmod go-w."
-        yield Finding("warn", "Data directory", f"others on this machine can write {data}", mend)
+        yield Finding(
+            "warn", "Data directory", Sentence("others on this machine can write {data}", data=str(data)), mend
+        )
     found = [str(path.relative_to(data)) for path in open_to_others(data)]
     if found:
         mend = "Have it belong to the user of the product and start manage.py up, which closes it, or: chmod -R go-rwx."
-        yield Finding("warn", "Stored files", f"others on this machine may read {_named(found)} in {data}", mend)
+        yield Finding(
+            "warn",
+            "Stored files",
+            Sentence("others on this machine may read {found} in {data}", found=_named(found), data=str(data)),
+            mend,
+        )
 
 
 def _named(found: Sequence[str]) -> str:
@@ -123,7 +131,7 @@ def _database() -> Finding:
         return Finding("fail", "Database", str(error))
     with connection.cursor() as cursor:
         cursor.execute("SHOW server_version")
-        return Finding("ok", "Database", f"PostgreSQL {cursor.fetchone()[0]}")
+        return Finding("ok", "Database", Sentence("PostgreSQL {fetchone}", fetchone=cursor.fetchone()[0]))
 
 
 def _extensions() -> Iterator[Finding]:
@@ -138,7 +146,9 @@ def _extensions() -> Iterator[Finding]:
 
 def _migrations() -> Iterator[Finding]:
     if missing := missing_migrations():
-        yield Finding("fail", "Migrations", f"{missing} are missing", "Run manage.py migrate.")
+        yield Finding(
+            "fail", "Migrations", Sentence("{missing} are missing", missing=missing), "Run manage.py migrate."
+        )
     else:
         yield Finding("ok", "Migrations", "all applied")
 
@@ -158,17 +168,20 @@ def _readers() -> Iterator[Finding]:
     ):
         what = _LAYERS[layer]
         if layer in held:
-            yield Finding("ok", "Reader of uploads", f"{what}, thanks to {layer}")
+            yield Finding("ok", "Reader of uploads", Sentence("{what}, thanks to {layer}", what=what, layer=layer))
         else:
             yield Finding(
-                "warn", "Reader of uploads", f"{layer} is not to be had, so nothing ensures that it {what}", mend
+                "warn",
+                "Reader of uploads",
+                Sentence("{layer} is not to be had, so nothing ensures that it {what}", layer=layer, what=what),
+                mend,
             )
 
 
 def _programs() -> Iterator[Finding]:
     """Programs of the machine that read what ours do not."""
     if languages := recognition.languages():
-        yield Finding("ok", "Text recognition", f"Tesseract knows {', '.join(languages)}")
+        yield Finding("ok", "Text recognition", Sentence("Tesseract knows {languages}", languages=", ".join(languages)))
     else:
         mend = "Install tesseract-ocr and its package for each of your languages."
         yield Finding("warn", "Text recognition", "Tesseract is not installed, so scans have no text", mend)
@@ -189,11 +202,19 @@ def _redis() -> Iterator[Finding]:
         return
     yield Finding("ok", "Redis", "answers")
     if missing:
-        mend = f"Start one: celery -A config worker --pool threads --concurrency 16 -Q {','.join(missing)}."
-        yield Finding("fail", "Worker", f"none of {', '.join(missing)} has been heard of for 20 seconds", mend)
+        mend = Sentence(
+            "Start one: celery -A config worker --pool threads --concurrency 16 -Q {missing}.",
+            missing=",".join(missing),
+        )
+        yield Finding(
+            "fail",
+            "Worker",
+            Sentence("none of {missing} has been heard of for 20 seconds", missing=", ".join(missing)),
+            mend,
+        )
     else:
         ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in heard.items())
-        yield Finding("ok", "Worker", f"last heard of: {ages}")
+        yield Finding("ok", "Worker", Sentence("last heard of: {ages}", ages=ages))
 
 
 def _stores() -> Iterator[tuple[str, str]]:
@@ -218,9 +239,14 @@ def _broker() -> Iterator[Finding]:
             broker.ensure_connection(max_retries=1, timeout=SECONDS)
     except (KombuError, OSError, redis.RedisError) as error:
         reason = type(error).__name__  # its text may hold the broker's password
-        yield Finding("fail", "Broker", f"{scheme} does not answer ({reason})", "Start it, or correct BROKER_URL.")
+        yield Finding(
+            "fail",
+            "Broker",
+            Sentence("{scheme} does not answer ({reason})", scheme=scheme, reason=reason),
+            "Start it, or correct BROKER_URL.",
+        )
     else:
-        yield Finding("ok", "Broker", f"{scheme} answers")
+        yield Finding("ok", "Broker", Sentence("{scheme} answers", scheme=scheme))
 
 
 _MEND_MAIL = "Correct EMAIL_URL, as in smtps://user:password@mail.example.org:465."
@@ -237,12 +263,22 @@ def _storage() -> Iterator[Finding]:
         default_storage.delete(name)
     except OSError as error:
         mend = "Set STORAGE_URL, and the keys of the bucket, to a place that this process may write and read."
-        yield Finding("fail", "Storage of files", f"{where} cannot be written and read ({error})", mend)
+        yield Finding(
+            "fail",
+            "Storage of files",
+            Sentence("{where} cannot be written and read ({error})", where=where, error=str(error)),
+            mend,
+        )
         return
     if whole:
-        yield Finding("ok", "Storage of files", f"{where} can be written and read")
+        yield Finding("ok", "Storage of files", Sentence("{where} can be written and read", where=where))
     else:
-        yield Finding("fail", "Storage of files", f"{where} gives back something else", "Look at its server.")
+        yield Finding(
+            "fail",
+            "Storage of files",
+            Sentence("{where} gives back something else", where=where),
+            "Look at its server.",
+        )
 
 
 def _mail() -> Iterator[Finding]:
@@ -254,9 +290,19 @@ def _mail() -> Iterator[Finding]:
         sending.try_server()
     except (OSError, smtplib.SMTPException) as error:
         reason = type(error).__name__  # its text may hold the server's password
-        yield Finding("fail", "Mail", f"{where} does not let us in ({reason})", _MEND_MAIL)
+        yield Finding(
+            "fail", "Mail", Sentence("{where} does not let us in ({reason})", where=where, reason=reason), _MEND_MAIL
+        )
     else:
-        yield Finding("ok", "Mail", f"{where} takes mails, from {settings.DEFAULT_FROM_EMAIL}")
+        yield Finding(
+            "ok",
+            "Mail",
+            Sentence(
+                "{where} takes mails, from {default_from_email}",
+                where=where,
+                default_from_email=settings.DEFAULT_FROM_EMAIL,
+            ),
+        )
 
 
 def _errors() -> Iterator[Finding]:
@@ -281,10 +327,12 @@ def _taken(subject: str, host: str, url: str, body: bytes, head: dict[str, str],
     try:
         status = requests.post(url, body, headers=head, timeout=SECONDS).status_code
     except requests.RequestException as error:
-        return Finding("fail", subject, f"{host} does not answer ({type(error).__name__})", mend)
+        return Finding(
+            "fail", subject, Sentence("{host} does not answer ({name})", host=host, name=type(error).__name__), mend
+        )
     if status in (400, 413, 429) or status < 300:  # it knows us, whatever it thinks of nothing
-        return Finding("ok", subject, f"{host} takes them")
-    return Finding("fail", subject, f"{host} does not take them ({status})", mend)
+        return Finding("ok", subject, Sentence("{host} takes them", host=host))
+    return Finding("fail", subject, Sentence("{host} does not take them ({status})", host=host, status=status), mend)
 
 
 def mail_to(address: str) -> Finding:
@@ -295,17 +343,20 @@ def mail_to(address: str) -> Finding:
     try:
         sending.send([sending.Mail(address, "A mail of your workspace", text)])
     except ProductError:
-        return Finding("fail", "Mail", f"the mail to {address} is not taken", _MEND_MAIL)
-    return Finding("ok", "Mail", f"a mail to {address} is taken: see whether it arrives")
+        return Finding("fail", "Mail", Sentence("the mail to {address} is not taken", address=address), _MEND_MAIL)
+    return Finding("ok", "Mail", Sentence("a mail to {address} is taken: see whether it arrives", address=address))
 
 
 def _secret_key() -> Iterator[Finding]:
     key = settings.SECRET_KEY
     if len(key) < SHORTEST_KEY or len(set(key)) < FEWEST_CHARACTERS or key.startswith("django-insecure-"):
-        mend = f"Set SECRET_KEY to at least {SHORTEST_KEY} random characters; keep the old one in ENCRYPTION_KEYS."
+        mend = Sentence(
+            "Set SECRET_KEY to at least {shortest_key} random characters; keep the old one in ENCRYPTION_KEYS.",
+            shortest_key=SHORTEST_KEY,
+        )
         yield Finding("fail", "Secret key", "can be guessed", mend)
     else:
-        yield Finding("ok", "Secret key", f"{len(key)} characters")
+        yield Finding("ok", "Secret key", Sentence("{key} characters", key=len(key)))
 
 
 _SECRETS: dict[type[models.Model], str] = {
@@ -341,7 +392,12 @@ def _stored_keys() -> Iterator[Finding]:
             return  # a migration is missing, which has been said
         if lost:
             named = _named(lost)
-            yield Finding("fail", subject, f"cannot be decrypted: {named}", ENTER_AGAIN.get(kind, AGAIN_IN_THE_ADMIN))
+            yield Finding(
+                "fail",
+                subject,
+                Sentence("cannot be decrypted: {named}", named=named),
+                ENTER_AGAIN.get(kind, AGAIN_IN_THE_ADMIN),
+            )
 
 
 def _hosts() -> Iterator[Finding]:
@@ -365,7 +421,13 @@ def _hosts() -> Iterator[Finding]:
 
 def client_addresses() -> Iterator[Finding]:
     if settings.TRUSTED_PROXIES:
-        yield Finding("ok", "Client addresses", f"from X-Forwarded-For, through {settings.TRUSTED_PROXIES} of yours")
+        yield Finding(
+            "ok",
+            "Client addresses",
+            Sentence(
+                "from X-Forwarded-For, through {trusted_proxies} of yours", trusted_proxies=settings.TRUSTED_PROXIES
+            ),
+        )
     elif settings.HTTPS_ONLY:
         mend = "Have the proxy set X-Forwarded-For, then set TRUSTED_PROXIES to the number of your proxies."
         yield Finding("warn", "Client addresses", "all are the proxy's, so failed sign-ins of all count as one's", mend)
@@ -380,7 +442,7 @@ def _encodings() -> Iterator[Finding]:
         mend = "Install the requirements again; the package bpe-openai carries the vocabularies."
         yield Finding("fail", "Encodings", str(error), mend)
     else:
-        yield Finding("ok", "Encodings", f"{', '.join(counts)}, without the network")
+        yield Finding("ok", "Encodings", Sentence("{counts}, without the network", counts=", ".join(counts)))
 
 
 def _model() -> Iterator[Finding]:
@@ -394,18 +456,50 @@ def _model() -> Iterator[Finding]:
         return
     model = usable[0]
     if not model.default:
-        yield Finding("warn", "Default model", f"none; {model} stands in", "Choose “Make default” on a model's page.")
+        yield Finding(
+            "warn",
+            "Default model",
+            Sentence("none; {model} stands in", model=str(model)),
+            "Choose “Make default” on a model's page.",
+        )
     try:
         offered = test_connection(provider=model.provider)
     except ModelError as error:
-        mend = f"Correct the provider “{model.provider}” in the admin; its page can test the connection."
-        yield Finding("fail", "Model", f"{model} cannot answer. {error.detail}", mend)
+        correct = Sentence(
+            "Correct the provider “{provider}” in the admin; its page can test the connection.",
+            provider=str(model.provider),
+        )
+        yield Finding(
+            "fail",
+            "Model",
+            Sentence("{model} cannot answer. {detail}", model=str(model), detail=error.sentence),
+            correct,
+        )
         return
     if len(offered) > 1 and model.name not in offered:  # a server of one model often answers to any name
         mend = "Check the model's name; its page in the admin says what the provider offers."
-        yield Finding("warn", "Model", f"{model} is not among the {len(offered)} that {model.provider} lists", mend)
+        yield Finding(
+            "warn",
+            "Model",
+            Sentence(
+                "{model} is not among the {offered} that {provider} lists",
+                model=str(model),
+                offered=len(offered),
+                provider=str(model.provider),
+            ),
+            mend,
+        )
     else:
-        yield Finding("ok", "Model", f"{model} of {model.provider} answers, with {model.context_window:,} tokens")
+        yield Finding(
+            "ok",
+            "Model",
+            Sentence(
+                "{model} of {provider} answers, with {context_window} tokens",
+                model=str(model),
+                provider=str(model.provider),
+                context_window=model.context_window,
+            ),
+        )
 
 
 def _fallbacks() -> Iterator[Finding]:
@@ -420,16 +514,43 @@ def _fallbacks() -> Iterator[Finding]:
             continue
         lacking = ", ".join(name for name in ("tools", "vision") if getattr(model, name) and not getattr(other, name))
         if not (other.enabled and other.provider.enabled):
-            mend = f"Enable {other}, or choose another fallback on the page of {model} in the admin."
-            yield Finding("warn", "Fallback", f"{other}, the fallback of {model}, is switched off", mend)
+            mend = Sentence(
+                "Enable {other}, or choose another fallback on the page of {model} in the admin.",
+                other=str(other),
+                model=str(model),
+            )
+            yield Finding(
+                "warn",
+                "Fallback",
+                Sentence("{other}, the fallback of {model}, is switched off", other=str(other), model=str(model)),
+                mend,
+            )
         elif other.provider == model.provider:
-            mend = f"Choose a model of another provider as the fallback of {model}."
-            yield Finding("warn", "Fallback", f"{other} fails whenever the provider it shares with {model} does", mend)
+            mend = Sentence("Choose a model of another provider as the fallback of {model}.", model=str(model))
+            yield Finding(
+                "warn",
+                "Fallback",
+                Sentence(
+                    "{other} fails whenever the provider it shares with {model} does",
+                    other=str(other),
+                    model=str(model),
+                ),
+                mend,
+            )
         elif lacking:
-            mend = f"Answers of {other} go without; choose another fallback if that matters."
-            yield Finding("warn", "Fallback", f"{other} has no {lacking}, {model} has", mend)
+            mend = Sentence("Answers of {other} go without; choose another fallback if that matters.", other=str(other))
+            yield Finding(
+                "warn",
+                "Fallback",
+                Sentence("{other} has no {lacking}, {model} has", other=str(other), lacking=lacking, model=str(model)),
+                mend,
+            )
         else:
-            yield Finding("ok", "Fallback", f"{other} is asked when {model} is not available")
+            yield Finding(
+                "ok",
+                "Fallback",
+                Sentence("{other} is asked when {model} is not available", other=str(other), model=str(model)),
+            )
 
 
 def _models() -> Iterator[Finding]:
@@ -451,16 +572,27 @@ def _facts(model: Model) -> Iterator[Finding]:
     if retires_on is not None and model_facts.retires_soon(model):
         mend = "Choose another for personas and conversations, then switch it off."
         # Not in anybody's language: the admin keeps what was found for whoever looks next.
-        yield Finding("warn", f"Model {model} of {model.provider}", f"retires on {retires_on:%Y-%m-%d}", mend)
+        yield Finding(
+            "warn",
+            Sentence("Model {model} of {provider}", model=str(model), provider=str(model.provider)),
+            Sentence("retires on {retires_on}", retires_on=f"{retires_on:%Y-%m-%d}"),
+            mend,
+        )
     served = model_facts.served_window(model)
     if served is not None and served < model.window:
         mend = "Correct it in the admin (“Take what was found”), or start the server with a larger one."
         yield Finding(
             "warn",
-            f"Model {model} of {model.provider}",
-            f"its window is {model.window:,} tokens here, but {served:,} at its server",
+            Sentence("Model {model} of {provider}", model=str(model), provider=str(model.provider)),
+            Sentence(
+                "its window is {window} tokens here, but {served} at its server", window=model.window, served=served
+            ),
             mend,
         )
+
+
+def _in_english(sentence: Sentence | str) -> str:
+    return Sentence.of(sentence).english
 
 
 class Command(BaseCommand):
@@ -477,8 +609,8 @@ class Command(BaseCommand):
         failed = False
         for finding in (*findings(), *([mail_to(options["mail"])] if options["mail"] else [])):
             failed = failed or finding.state == "fail"
-            mend = f" → {finding.mend}" if finding.mend else ""
+            subject, detail, mend = map(_in_english, (finding.subject, finding.detail, finding.mend))
             state = styles[finding.state](f"{finding.state:<4}")
-            self.stdout.write(f"{state}  {finding.subject}: {finding.detail}{mend}")
+            self.stdout.write(f"{state}  {subject}: {detail}{f' → {mend}' if mend else ''}")
         if failed:
             sys.exit(1)
