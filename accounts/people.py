@@ -225,7 +225,9 @@ class _Table:
             )
         if name and name in self._seen:
             yield Sentence(
-                "Line {name} has the user name “{name2}”, too. Keep one of them.", name=self._seen[name], name2=name
+                "Line {name} has the user name “{name2}”, too. Keep one of them.",
+                name=str(self._seen[name]),
+                name2=name,
             )
         self._seen.setdefault(name, number)
         first, _, last = cells.get("name", "").rpartition(" ")

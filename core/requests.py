@@ -27,7 +27,6 @@ from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
 from core.errors import NotFound, ProductError
-from core.i18n import translated
 from core.sentences import Sentence, shortened
 
 Row = TypeVar("Row", bound=Model)
@@ -82,8 +81,7 @@ class SentenceField(serializers.CharField):
     """What Python code has written for people, in the language of the request."""
 
     def to_representation(self, value: Any) -> str:
-        sentence = super().to_representation(value)
-        return translated(sentence) if sentence else ""
+        return str(value if isinstance(value, Sentence) else Sentence.load(value))
 
 
 class MoneyField(serializers.DecimalField):

@@ -12,7 +12,7 @@ class _SentenceAttribute(DeferredAttribute):
     """Makes a sentence of what is assigned, so that a row that was not saved yet reads like one that was loaded."""
 
     def __set__(self, row: models.Model, value: Sentence | str) -> None:
-        row.__dict__[self.field.attname] = Sentence.of(value)
+        row.__dict__[self.field.attname] = _loaded(value)
 
 
 class SentenceColumn(models.TextField[Sentence | str, Sentence]):
@@ -28,10 +28,15 @@ class SentenceColumn(models.TextField[Sentence | str, Sentence]):
         return Sentence.load(value)
 
     def to_python(self, value: Any) -> Any:
-        return Sentence.of(value) if isinstance(value, Sentence | str) else value
+        return _loaded(value)
 
     def get_prep_value(self, value: Any) -> Any:
-        return Sentence.of(value).dump() if isinstance(value, Sentence | str) else value
+        return value.dump() if isinstance(value, Sentence) else value
 
     def value_to_string(self, obj: models.Model) -> str:
-        return Sentence.of(self.value_from_object(obj)).dump()
+        return str(self.get_prep_value(self.value_from_object(obj)))
+
+
+def _loaded(value: Any) -> Any:
+    """Return stored text as a sentence, and anything else, such as an expression of the database, as it is."""
+    return Sentence.load(value) if isinstance(value, str) else value

@@ -28,12 +28,16 @@ class Sentence:
 
     def __init__(self, template: str, /, **values: Value) -> None:
         self.template = template
-        self.values: Mapping[str, Value] = values
+        # A row of the admin, or a word of gettext_lazy, is not typed: its text is the value.
+        self.values: Mapping[str, Value] = {
+            name: value if isinstance(value, str | int | Decimal | Sentence) else str(value)
+            for name, value in values.items()
+        }
 
     @classmethod
     def of(cls, sentence: "Sentence | str") -> "Sentence":
-        """Return a sentence as it is, and the sentence that a text stands for: a literal, or what `dump` returned."""
-        return sentence if isinstance(sentence, Sentence) else cls.load(sentence)
+        """Return a literal as a sentence without values, and a sentence as it is."""
+        return sentence if isinstance(sentence, Sentence) else cls(sentence)
 
     @classmethod
     def verbatim(cls, text: str) -> "Sentence":

@@ -15,7 +15,6 @@ from rest_framework.utils.urls import replace_query_param
 
 from accounts.access.permissions import ScopedView
 from core.errors import ProductError
-from core.i18n import translated
 from core.json_bodies import JSONParser
 from core.requests import NewestFirst, Strict
 from core.sentences import Sentence
@@ -53,13 +52,13 @@ class FileSerializer(serializers.ModelSerializer[File]):
     @extend_schema_field(FileErrorSerializer(allow_null=True))
     def get_error(self, file: File) -> dict[str, str] | None:
         failed = file.status == File.Status.FAILED
-        return {"code": file.error_code, "detail": translated(file.error)} if failed else None
+        return {"code": file.error_code, "detail": str(file.problem)} if failed else None
 
     def get_locked(self, file: File) -> bool:
         return file.locked or file.opens_further
 
     def get_note(self, file: File) -> str:
-        return "" if file.status == File.Status.FAILED else "\n".join(map(translated, file.error.splitlines()))
+        return "" if file.status == File.Status.FAILED else "\n".join(map(str, file.notes))
 
 
 class UploadSerializer(Strict):

@@ -213,7 +213,7 @@ def _recogniser(file: File) -> Recogniser:
 def _recognising(file: File, number: int, count: int) -> None:
     """What is said of the file while pages of it are recognised, each of which takes seconds."""
     claimed(file).filter(status=File.Status.PROCESSING).update(
-        error=Sentence("Recognising text: page {number} of {count}.", number=number, count=count)
+        error=Sentence("Recognising text: page {number} of {count}.", number=number, count=count).dump()
     )
 
 
@@ -260,7 +260,7 @@ def _store(file: File, extracted: Extracted) -> bool:
             width=extracted.width,
             height=extracted.height,
             error_code=File.HOLDS_LOCKED if still_closed else "",
-            error="\n".join(filter(None, (*extracted.notes, still_closed))),
+            error="\n".join(note.dump() for note in (*extracted.notes, still_closed) if note),
             encoding=extracted.encoding,
             chunker=chunking.VERSION,
             heartbeat=Now() if chunks else None,  # without one, the sweeper has nothing to do here

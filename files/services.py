@@ -67,12 +67,11 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
                 )
                 transaction.on_commit(partial(enqueue, "files.tasks.read_file", file.pk))
     except storage.TooLarge as error:
-        most = settings.MAX_UPLOAD_BYTES / 1_000_000
         raise ProductError(
             "file_too_large",
             Sentence(
                 "The file is larger than {most} MB, the most that can be uploaded. Split it and upload the parts.",
-                most=f"{most:,.0f}",
+                most=round(settings.MAX_UPLOAD_BYTES / 1_000_000),
             ),
             status=413,
         ) from error
@@ -116,8 +115,8 @@ def _require_room(user: User, size: int, most: int | None) -> None:
             Sentence(
                 "What you have uploaded takes {stored} MB, and {most} MB are the most. "
                 "Delete files or failed imports that you no longer need, then upload this one again.",
-                stored=f"{stored / 1_000_000:,.0f}",
-                most=f"{most / 1_000_000:,.0f}",
+                stored=round(stored / 1_000_000),
+                most=round(most / 1_000_000),
             ),
             status=429,
             retry_after=LATER,

@@ -169,7 +169,7 @@ class ShownOnce(Response):
             "This repeats an answer that was given before. “{once}” was shown in that one only and is left out here. "
             "If it was lost, end this {what} and make another, with a new Idempotency-Key.",
             once=once,
-            what=what,
+            what=Sentence(what),
         )
 
 

@@ -15,7 +15,7 @@ from accounts.access.permissions import ScopedView, ShownOnce
 from accounts.models import Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
 from core.net.site import site_origin
-from core.requests import NewestFirst, Strict, identifier, valid
+from core.requests import NewestFirst, SentenceField, Strict, identifier, valid
 
 
 class WebhookSerializer(Strict, serializers.ModelSerializer[Webhook]):
@@ -49,7 +49,7 @@ class NewWebhookSerializer(WebhookSerializer):
 class TrySerializer(Strict):
     at = serializers.DateTimeField()
     status = serializers.IntegerField(allow_null=True, help_text="Null when there was no answer.")
-    detail = serializers.CharField()
+    detail = SentenceField()
     code = serializers.CharField(default="", help_text="Of a try that was not made, such as `secret_lost`; else empty.")
     ms = serializers.IntegerField()
 

@@ -22,6 +22,7 @@ from core.background import enqueue
 from core.errors import ProductError
 from core.net.url_safety import is_http
 from core.permissions import require_right
+from core.sentences import Sentence
 
 MAX_WEBHOOKS = 20  # a person
 MAX_URL = 500  # characters
@@ -74,7 +75,7 @@ def delete_webhook(*, user: User, webhook: Webhook) -> None:
 
 
 @transaction.atomic
-def stop_webhook(*, user: AbstractUser, webhook: Webhook, note: str) -> None:
+def stop_webhook(*, user: AbstractUser, webhook: Webhook, note: Sentence) -> None:
     """An administrator's act. Raises `right_missing`."""
     require_right(user, "change", webhook)
     switch_off(webhook, note)

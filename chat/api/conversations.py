@@ -43,6 +43,7 @@ from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, plan_ahead
 from chat.realtime import event_stream
+from chat.realtime.events import readable_parts
 from chat.sending.offers import offers
 from chat.sending.services import no_next, queue, remove_next, send
 from chat.turns.services import stop_turn
@@ -85,7 +86,7 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
     error = serializers.BooleanField(required=False)
 
     def to_representation(self, instance: dict[str, Any]) -> dict[str, Any]:
-        return instance
+        return readable_parts([instance])[0]
 
 
 CONTEXT_NOTICE = (

@@ -17,7 +17,7 @@ from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
 from chat.usage.api import LimitStateSerializer
-from core.requests import MoneyField, Strict
+from core.requests import MoneyField, SentenceField, Strict
 from llm.models import Effort
 from personas.services import model_for
 from projects.models.roles import visible_project
@@ -206,7 +206,7 @@ class ReportSerializer(CallSerializer):
         required=False,
         help_text="Tokens as the provider reports them; empty while it has not.",
     )
-    notes = serializers.ListField(child=serializers.CharField(), help_text="What should have been there and was not.")
+    notes = serializers.ListField(child=SentenceField(), help_text="What should have been there and was not.")
     cache = CacheSerializer(required=False, help_text="Not in reports of earlier versions.")
     messages = PromptMessageSerializer(many=True)
     calls = CallSerializer(many=True, required=False)

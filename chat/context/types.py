@@ -360,14 +360,14 @@ def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system:
         Sentence(
             "What must be sent is too long by {over} %. The largest part is {name}: {name2}.",
             over=over,
-            name=_PARTS[name],
-            name2=ADVICE[name],
+            name=Sentence(_PARTS[name]),
+            name2=Sentence(ADVICE[name]),
         )
         if limit > 0
         else Sentence(
             "The model has no room for a question. The largest part is {name}: {name2}.",
-            name=_PARTS[name],
-            name2=ADVICE[name],
+            name=Sentence(_PARTS[name]),
+            name2=Sentence(ADVICE[name]),
         ),
         sections=sections,
         needed=needed,

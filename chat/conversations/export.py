@@ -5,6 +5,7 @@ import json
 import re
 import zipfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from audit.services import record
 from chat.models import Conversation, Mark, Message, ModelCall, Reading, Turn
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
+from chat.realtime.events import readable_parts
 from chat.usage.services import csv_pages
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
@@ -133,7 +135,7 @@ def _message(message: Message, mark: str | None) -> dict[str, Any]:
         "usage": turn.usage if turn else None,
         "cost": f"{turn.cost:f}" if turn and turn.cost is not None else None,
         "files": [attachment.name for attachment in message.attachments.all()],
-        "parts": message.parts,
+        "parts": readable_parts(message.parts, attrgetter("english")),
         "mark": mark,
         "context_notice": _notice(message),
     }

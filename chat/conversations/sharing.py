@@ -130,10 +130,9 @@ def _require_room(user: User, characters: int) -> None:
         )
     shared = own.aggregate(total=Sum("characters"))["total"] or 0
     if shared + characters > MAX_SHARED_CHARACTERS:
-        most = f"{MAX_SHARED_CHARACTERS // 1_000_000:,}"
         detail = Sentence(
             "Your links would show more than {most} million characters together. End one of a long conversation.",
-            most=most,
+            most=MAX_SHARED_CHARACTERS // 1_000_000,
         )
         raise ProductError("too_much_shared", detail, status=409)
 

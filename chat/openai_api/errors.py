@@ -37,7 +37,7 @@ TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_
 
 def refused(param: str | None, detail: str, code: str = "invalid_value") -> ProductError:
     """400 for a request that cannot be honoured; `param` names what is wrong, as in `messages[2].content`."""
-    return ProductError(code, detail, param=param)
+    return ProductError(code, Sentence.verbatim(detail), param=param)
 
 
 def failure(event: dict[str, Any], *, ends_with_answer: bool) -> ProductError:

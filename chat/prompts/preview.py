@@ -235,7 +235,9 @@ def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
             raise ContextError(
                 "file_failed",
                 Sentence(
-                    "“{name}” could not be read: {error} Remove it from the message.", name=file.name, error=file.error
+                    "“{name}” could not be read: {error} Remove it from the message.",
+                    name=file.name,
+                    error=file.problem,
                 ),
             )
         if size is None:

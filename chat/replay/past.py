@@ -144,7 +144,7 @@ class PastContext(TurnContext):
                 [
                     Problem(
                         f"{name}_changed",
-                        Sentence("{name} cannot be made any more as it was then.", name=SECTIONS[name]),
+                        Sentence("{name} cannot be made any more as it was then.", name=Sentence(SECTIONS[name])),
                     )
                 ]
             )

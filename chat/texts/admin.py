@@ -14,7 +14,6 @@ from django.views.decorators.http import require_POST
 
 from chat.texts.examples import example
 from core.errors import ProductError
-from core.i18n import translated
 from core.sentences import Sentence
 from llm import tokens
 from personas import services
@@ -84,7 +83,7 @@ class TextAdmin(PromptAdmin):
         obj.refresh_from_db()
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        title = TEXTS[obj.name].title
+        title = Sentence(TEXTS[obj.name].title)
         said = (
             Sentence("{obj} of “{title}” is stored and active.", obj=obj, title=title)
             if obj.active
@@ -150,7 +149,7 @@ class TextAdmin(PromptAdmin):
         return self._page(
             request,
             "text",
-            title=translated(TEXTS[name].title),
+            title=str(Sentence(TEXTS[name].title)),
             about=TEXTS[name],
             name=name,
             active=active,
@@ -181,7 +180,7 @@ class TextAdmin(PromptAdmin):
         else:
             services.use_built_in_text(user=person(request), name=name)
         said = (
-            Sentence("{chosen} of “{title}” is active.", chosen=str(chosen), title=TEXTS[name].title)
+            Sentence("{chosen} of “{title}” is active.", chosen=str(chosen), title=Sentence(TEXTS[name].title))
             if chosen.version
             else "The built-in text is active."
         )

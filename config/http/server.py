@@ -233,15 +233,14 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
 
     def _too_large(self) -> ProductError:
         if self.upload:
-            most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f}"
             detail = Sentence(
                 "This is larger than {most} MB, the most that can be uploaded. Split it and upload the parts.",
-                most=most,
+                most=round(settings.MAX_UPLOAD_BYTES / 1_000_000),
             )
             return ProductError("file_too_large", detail, status=413)
         detail = Sentence(
             "This is larger than {most} MB, the most that can be sent here. Send less at once.",
-            most=f"{self.most / 1_000_000:,.1f}",
+            most=Decimal(f"{self.most / 1_000_000:.1f}"),
         )
         return ProductError("too_large", detail, status=413)
 

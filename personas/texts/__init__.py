@@ -472,7 +472,9 @@ def checked(name: str, text: str) -> str:
     if not text:
         raise ProductError(
             "empty_prompt",
-            Sentence("“{title}” cannot be empty. Write a text, or go back to the built-in one.", title=about.title),
+            Sentence(
+                "“{title}” cannot be empty. Write a text, or go back to the built-in one.", title=Sentence(about.title)
+            ),
         )
     if len(text) > about.most:
         raise ProductError(
@@ -480,7 +482,7 @@ def checked(name: str, text: str) -> str:
             Sentence(
                 "The text has {text} characters; “{title}” may have {most}.",
                 text=len(text),
-                title=about.title,
+                title=Sentence(about.title),
                 most=about.most,
             ),
         )
@@ -492,7 +494,7 @@ def checked(name: str, text: str) -> str:
             Sentence(
                 "The text lacks {placeholder}, which stands for {meaning}. Write it where that belongs.",
                 placeholder=placeholder,
-                meaning=meaning,
+                meaning=Sentence(meaning),
             ),
         )
     if strange := [f"{{{each}}}" for each in found if each not in about.placeholders]:

@@ -172,7 +172,7 @@ def _unknown(sign: str, value: str, known: str) -> ProductError:
             "“{sign}{value}” is not {known}. To keep it as text, write \\ before it: \\{sign2}{value2}.",
             sign=sign,
             value=value,
-            known=known,
+            known=Sentence(known),
             sign2=sign,
             value2=value,
         ),

@@ -91,7 +91,9 @@ def check_hand(actor: Actor, row: Task) -> None:
 def check_person(actor: Actor, what: str) -> None:
     """`what` completes "Only the user …". Raises `only_the_user` (403) for a model."""
     if actor.model:
-        raise ProductError("only_the_user", Sentence("Only the user {what}. Ask them.", what=what), status=403)
+        raise ProductError(
+            "only_the_user", Sentence("Only the user {what}. Ask them.", what=Sentence(what)), status=403
+        )
 
 
 def check_here(row: Task) -> None:
@@ -137,7 +139,10 @@ def _storable(text: str, most: int, what: str, *, one_line: bool) -> str:
         raise ProductError(
             "text_too_long",
             Sentence(
-                "{what} has {text} characters, the most is {most}. Shorten it.", what=what, text=len(text), most=most
+                "{what} has {text} characters, the most is {most}. Shorten it.",
+                what=Sentence(what),
+                text=len(text),
+                most=most,
             ),
         )
     return text

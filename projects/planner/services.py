@@ -166,7 +166,7 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
     if row.status not in Task.UNFINISHED:
         raise ProductError(
             "finished",
-            Sentence("{code} is {status}. Reopen it first, then move it.", code=row.code, status=row.status),
+            Sentence("{code} is {status}. Reopen it first, then move it.", code=row.code, status=Sentence(row.status)),
             status=409,
         )
     if day == row.date:
@@ -307,7 +307,7 @@ def _take(user: User, series: str, count: int) -> range:
                 "The numbers end at {series}{max_number}, deleted ones count, and {last} "
                 "are left. Change one that is there, or choose another day or task.",
                 series=series,
-                max_number=codes.MAX_NUMBER,
+                max_number=str(codes.MAX_NUMBER),
                 last=codes.MAX_NUMBER - counter.last,
             ),
             status=409,

@@ -39,7 +39,7 @@ def test_a_pdf_gives_the_text_of_every_page(read: Read) -> None:
 def test_a_page_without_text_is_counted_and_a_pdf_of_such_pages_is_refused(read: Read) -> None:
     result = read(samples.pdf(["Words", "", ""]))
     assert pages(result) == ["Words", "", ""] and result.left_out == {"scans": 2}
-    assert result.notes[0].startswith("2 of its 3 pages have no text")
+    assert result.notes[0].english.startswith("2 of its 3 pages have no text")
     assert failure(read, samples.pdf(["", ""])) == "no_text"
 
 

@@ -57,7 +57,7 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
     `import_running` (429) while one is under way."""
     require(user, May.UPLOAD)
     if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
-        most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f} MB"
+        most = Sentence("{number} MB", number=round(settings.MAX_UPLOAD_BYTES / 1_000_000))
         detail = Sentence(
             "This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone.", most=most
         )

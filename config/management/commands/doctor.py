@@ -166,7 +166,7 @@ def _readers() -> Iterator[Finding]:
         (FILES, "Use Linux 5.13 or later with Landlock switched on."),
         (CALLS, "Use Linux with seccomp on x86-64 or ARM64."),
     ):
-        what = _LAYERS[layer]
+        what = Sentence(_LAYERS[layer])
         if layer in held:
             yield Finding("ok", "Reader of uploads", Sentence("{what}, thanks to {layer}", what=what, layer=layer))
         else:

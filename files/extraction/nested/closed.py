@@ -6,6 +6,7 @@ What says that a file is closed stands in the text of the file that holds it, so
 import re
 from dataclasses import replace
 
+from core.sentences import Sentence
 from files.extraction.readers.media_types import MAIL, MBOX, MSG, ZIP
 from files.extraction.readers.result import SENTENCES, Extracted, paged
 
@@ -32,12 +33,12 @@ def refusal(found: Extracted, password: str) -> str:
     return ("wrong_password" if password else "encrypted") if locked else "protected"
 
 
-def told(found: Extracted) -> str:
-    """The sentence that names them; empty if there are none."""
+def told(found: Extracted) -> Sentence | None:
+    """The sentence that names them; None if there are none."""
     closed = names(found)
     more = ", …" if len(closed) > _NAMED else ""
     listed = ", ".join(closed[:_NAMED]) + more
-    return STILL_CLOSED.format(names=listed) if closed else ""
+    return Sentence(STILL_CLOSED, names=listed) if closed else None
 
 
 def with_opened(found: Extracted, before: str, spans: list[list[int]]) -> Extracted:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
 
+from core.sentences import Sentence
+
 MAX_PAGES = 5_000
 MAX_CHARACTERS = 20_000_000
 _BETWEEN_PAGES = "\n\n"
@@ -100,9 +102,10 @@ class Extracted:
     places: dict[int, bytes] = field(default_factory=dict)
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[Sentence]:
         """Sentences on what could be read only in part."""
-        return [LEFT_OUT[what].format(count=count, pages=len(self.spans)) for what, count in self.left_out.items()]
+        pages = len(self.spans)
+        return [Sentence(LEFT_OUT[what], count=count, pages=pages) for what, count in self.left_out.items()]
 
     def page_at(self, position: int) -> int:
         """The page that holds or follows this character, counted from 1; 0 where there are no pages."""
