@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
+from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
 from io import SEEK_END, BytesIO
