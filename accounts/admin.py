@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext
 from django.utils.translation import gettext as _
 
 from accounts import services
@@ -88,7 +89,7 @@ class AdminRecordAdmin(RecordAdmin):
 
     @display(description="Message")
     def said(self, record: AdminRecord) -> str:
-        return i18n.translated(record.message)
+        return gettext(record.message) if record.message else ""
 
 
 @admin.register(ApiToken)

@@ -17,6 +17,7 @@ from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.urls import reverse
+from django.utils.translation import gettext_noop
 
 from accounts.access.delegation import group_outranks, require_rank
 from accounts.access.login import require_own_way
@@ -143,7 +144,9 @@ class LinesRefused(ProductError):
     """Nothing was imported; `wrong` says of each line why."""
 
     def __init__(self, wrong: Sequence[Wrong]) -> None:
-        super().__init__("lines_refused", "Nothing was imported. Correct these lines and import again.", status=422)
+        super().__init__(
+            "lines_refused", gettext_noop("Nothing was imported. Correct these lines and import again."), status=422
+        )
         self.wrong = wrong
 
 

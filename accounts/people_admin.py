@@ -18,8 +18,8 @@ from django.db.models import CASCADE, ManyToManyField, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.translation import gettext, gettext_lazy, gettext_noop, ngettext
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, gettext_noop, ngettext
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm
 from unfold.widgets import (
     UnfoldAdminFileFieldWidget,
@@ -45,7 +45,7 @@ RIGHTS = {  # what each of Django's lets one do with the rows of a table
 KINDS = {"totp": "Authenticator app", "webauthn": "Passkey"}
 MOST_AT_ONCE = 500  # people of one act in the list
 MOST_BYTES = 500_000  # of a table
-SIGNS_IN = (
+SIGNS_IN = gettext_noop(
     "Whether the person signs in with a password. Without one, nobody signs in to this account until a new link"
     " has been used."
 )
@@ -135,11 +135,11 @@ class TableForm(forms.Form):
         if file is None:
             return cleaned
         if (file.size or 0) > MOST_BYTES:
-            raise ValidationError("The file has more than 500 kB. Split it, and import the parts one by one.")
+            raise ValidationError(gettext("The file has more than 500 kB. Split it, and import the parts one by one."))
         try:
             cleaned["text"] = file.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            sentence = "The file is not written in UTF-8. Save it as “CSV UTF-8” and choose it again."
+            sentence = gettext("The file is not written in UTF-8. Save it as “CSV UTF-8” and choose it again.")
             raise ValidationError(sentence) from error
         self.data = {**self.data.dict(), "text": cleaned["text"]}  # type: ignore[attr-defined]  # it was posted
         return cleaned
@@ -365,7 +365,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         def make(person: User) -> None:
             made.append((person, people.new_key(user=acting(request), person=person)))
 
-        self._each(request, rows, make, "Links were made for {}.")
+        self._each(request, rows, make, gettext_noop("Links were made for {}."))
         return self._links(request, made) if made else None
 
     @admin.action(description="Sign out everywhere", permissions=["change"])
@@ -373,7 +373,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         def act(person: User) -> None:
             people.sign_out(user=acting(request), person=person)
 
-        self._each(request, rows, act, "{} were signed out everywhere.")
+        self._each(request, rows, act, gettext_noop("{} were signed out everywhere."))
 
     @admin.action(description="Deactivate", permissions=["change"])
     def deactivate_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:

@@ -13,6 +13,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
+from django.utils.translation import gettext_noop
 
 from accounts.access.authentication import token_digest
 from accounts.access.delegation import is_last_admin, require_held, require_rank
@@ -196,7 +197,7 @@ def sign_out_elsewhere(*, user: User, here: str | None, tokens: bool = False) ->
     record(user=user, action="person.signed_out_everywhere", row=user, name=user.get_username())
 
 
-LAST_ADMIN = "This is the last administrator who can do everything. Make somebody else a superuser first."
+LAST_ADMIN = gettext_noop("This is the last administrator who can do everything. Make somebody else a superuser first.")
 
 
 @transaction.atomic
@@ -323,7 +324,7 @@ def require_deletable(user: AbstractUser, person: User) -> None:
 def require_no_hold(person: User) -> None:
     """Raises `legal_hold` (409) where a hold keeps the person or something that would go with them."""
     if is_held(person):
-        sentence = (
+        sentence = Sentence(
             "This person, a conversation of theirs, or one that has a file of theirs, is under a legal hold. "
             "Take that away first."
         )

@@ -86,7 +86,7 @@ def logo_of(picture: IO[bytes]) -> bytes:
     """
     content = picture.read(LARGEST_LOGO + 1)
     if len(content) > LARGEST_LOGO:
-        raise _bad_logo("The picture has more than 2 MB. Make it smaller; 256 pixels a side are enough.")
+        raise _bad_logo(Sentence("The picture has more than 2 MB. Make it smaller; 256 pixels a side are enough."))
     try:
         with Image.open(BytesIO(content), formats=LOGO_FORMATS) as image:
             if max(image.size) > LARGEST_SIDE:
@@ -98,7 +98,9 @@ def logo_of(picture: IO[bytes]) -> bytes:
                 )
             shown = image.convert("RGBA")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise _bad_logo("This is no picture that can be read. Choose a PNG, a JPEG or a WebP file.") from error
+        raise _bad_logo(
+            Sentence("This is no picture that can be read. Choose a PNG, a JPEG or a WebP file.")
+        ) from error
     shown.thumbnail((LOGO_SIDE, LOGO_SIDE))
     shown.info.clear()
     written = BytesIO()

@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from accounts.models import User
 from chat.conversations.erasing import hold
@@ -30,6 +31,7 @@ from chat.usage.overview import ASKING
 from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column, confirmed, display, go
 from core.errors import ProductError
 from core.i18n import grouped
+from core.sentences import Sentence
 from personas.models import Persona
 
 __all__ = ["replay_admin", "text_admin", "usage_admin"]  # Django looks for admin pages here alone
@@ -268,7 +270,7 @@ class RunAdmin(RecordAdmin):
     )
     def stop(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         run = stop_run(user=cast("User", request.user), run=self.row(request, object_id))
-        return self.back(request, run, "The run is stopped.")
+        return self.back(request, run, Sentence("The run is stopped."))
 
 
 @admin.register(Share)
@@ -345,7 +347,7 @@ class ImportAdmin(RecordAdmin):
         explain="What an import that failed was given is kept for 30 days. Nothing comes twice.",
     )
     def retry(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        return self._change(request, object_id, retry_import, "The import begins again.")
+        return self._change(request, object_id, retry_import, gettext_noop("The import begins again."))
 
     @confirmed(
         "Remove",
@@ -355,7 +357,7 @@ class ImportAdmin(RecordAdmin):
         explain="What is kept of its upload is deleted for ever. The conversations that it brought stay.",
     )
     def remove(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        return self._change(request, object_id, remove_import, "The import is removed.")
+        return self._change(request, object_id, remove_import, gettext_noop("The import is removed."))
 
     def _change(self, request: HttpRequest, pk: str, change: Callable[..., None], said: str) -> HttpResponse:
         job = self.row(request, pk)
@@ -416,7 +418,7 @@ class ReadingAdmin(RecordAdmin):
             stop_reading(user=cast("User", request.user), reading=reading)
         except ProductError as error:
             return self.back(request, reading, error.sentence, messages.ERROR)
-        return self.back(request, reading, "The reading is stopped.")
+        return self.back(request, reading, Sentence("The reading is stopped."))
 
 
 def _seconds(span: timedelta | None) -> str:

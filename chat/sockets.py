@@ -186,7 +186,9 @@ def _parse(text: str | None, pace: Pace) -> dict[str, Any]:
 def _sequence(frame: dict[str, Any]) -> int:
     after = frame.get("after_seq", 0)
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= LAST_SEQ:
-        raise ProductError("bad_sequence", f"after_seq must be a whole number from 0 to {LAST_SEQ:,}.")
+        raise ProductError(
+            "bad_sequence", Sentence("after_seq must be a whole number from 0 to {last_seq}.", last_seq=LAST_SEQ)
+        )
     return after
 
 
@@ -227,7 +229,10 @@ def _go_on(how: Callable[..., Any], user: User, frame: dict[str, Any]) -> None:
 def _key(frame: dict[str, Any]) -> str | None:
     key = frame.get("key") or None
     if key is not None and (not isinstance(key, str) or len(key) > LONGEST_KEY):
-        raise ProductError("bad_idempotency_key", f"key must be a string of at most {LONGEST_KEY} characters, a UUID.")
+        raise ProductError(
+            "bad_idempotency_key",
+            Sentence("key must be a string of at most {longest_key} characters, a UUID.", longest_key=LONGEST_KEY),
+        )
     return key
 
 

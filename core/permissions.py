@@ -51,7 +51,7 @@ def require_store(user: AbstractUser | None, row: models.Model) -> None:
 
 def signed_out() -> ProductError:
     """Return what a script is told whose page is of somebody who is not signed in any more."""
-    sentence = "You were signed out. What you have written is kept here; sign in again to go on."
+    sentence = Sentence("You were signed out. What you have written is kept here; sign in again to go on.")
     return ProductError("not_authenticated", sentence, status=401)
 
 

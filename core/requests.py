@@ -234,10 +234,15 @@ def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
     for name in query:
         if name not in names:
             listed = (
-                Sentence("The parameters are: {names}.", names=", ".join(sorted(names))) if names else "It takes none."
+                Sentence("The parameters are: {names}.", names=", ".join(sorted(names)))
+                if names
+                else Sentence("It takes none.")
             )
             shown = shortened(name, 100)
-            raise ProductError("unknown_parameter", f"This address has no parameter “{shown}”. {listed}")
+            raise ProductError(
+                "unknown_parameter",
+                Sentence("This address has no parameter “{shown}”. {listed}", shown=shown, listed=listed),
+            )
 
 
 def query_names(view: APIView, method: str) -> set[str]:
@@ -272,7 +277,7 @@ class Strict(serializers.Serializer[Any]):
                 if len(wrong) == MOST_WRONG:
                     break  # a body may have half a million of them
                 if name in self.fields and name not in known:
-                    wrong[name] = ["This field cannot be set."]
+                    wrong[name] = [Sentence("This field cannot be set.")]
                 elif name not in known:
                     wrong[name] = [Sentence("There is no such field. The fields are: {known}.", known=", ".join(known))]
         try:

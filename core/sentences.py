@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-CONTEXT = "sentence"  # of the catalogue
 _FIELD = re.compile(r"\{(\w+)\}|\{\{|\}\}")
 
 Value: TypeAlias = "str | int | Decimal | Sentence"
@@ -60,9 +59,9 @@ class Sentence:
         if not self.template:
             return ""
         # Here, so that processes that read one file and end need not load Django.
-        from django.utils.translation import pgettext  # noqa: PLC0415
+        from django.utils.translation import gettext  # noqa: PLC0415
 
-        translation = pgettext(CONTEXT, self.template)
+        translation = gettext(self.template)
         if not self.values:
             return translation
         return _filled(translation, {name: _read(value) for name, value in self.values.items()})
@@ -100,12 +99,17 @@ class Sentence:
         if stored.startswith('{"text":'):
             try:
                 return _sentence(json.loads(stored))
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError):
                 pass
         return cls(stored)
 
 
 NO_SENTENCE = Sentence("")
+
+
+def gettext_noop(template: str) -> str:
+    """As Django's, for modules that know no Django: mark a template for the catalogue where it is named."""
+    return template
 
 
 def shortened(text: str, longest: int) -> str:

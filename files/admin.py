@@ -7,6 +7,7 @@ from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 from django.utils.decorators import method_decorator
+from django.utils.translation import gettext
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminPasswordWidget
@@ -69,7 +70,7 @@ class EmbedderForm(forms.ModelForm[Embedder]):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("kind") == Embedder.Kind.OPENAI and not (cleaned.get("base_url") and cleaned.get("model")):
-            self.add_error("base_url", "An endpoint needs a base URL and the name of a model.")
+            self.add_error("base_url", gettext("An endpoint needs a base URL and the name of a model."))
         return cleaned
 
 

@@ -13,6 +13,7 @@ from django.db.models import F, Min, QuerySet
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils.module_loading import import_string
+from django.utils.translation import gettext_noop
 from redis.exceptions import RedisError
 
 from accounts.models.workspace import workspace_at
@@ -38,8 +39,8 @@ MAX_PUT_BACK = 3
 MAX_INDEXINGS = 10
 RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/context.md, “The room”
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
-INTERRUPTED = "Reading it was cut off twice. Try again; if that fails too, upload it in parts."
-LOST = "Its bytes are gone from the storage. Upload it again."
+INTERRUPTED = gettext_noop("Reading it was cut off twice. Try again; if that fails too, upload it in parts.")
+LOST = gettext_noop("Its bytes are gone from the storage. Upload it again.")
 
 # What says that the storage, or Redis with the passwords of files, is away: no fault of the file, and no reading of it.
 AWAY = (storage.Unavailable, RedisError)

@@ -15,8 +15,8 @@ from django.utils.decorators import method_decorator
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext, gettext_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminTextInputWidget
 
@@ -174,7 +174,7 @@ class ProviderAdmin(KeyedAdmin):
             self.message_user(request, Sentence("Added {added}.", added=added))
         read = model_facts.read(provider, trying=True)
         if not (names or read):
-            self.message_user(request, "No model was chosen, and nothing was found of those that are there.")
+            self.message_user(request, Sentence("No model was chosen, and nothing was found of those that are there."))
         for model in read:
             known = in_words(services.known_of(model)) or _("nothing that was understood")
             self.message_user(request, f"{model}: {known}.")  # every part of it is in the reader's language
@@ -363,8 +363,8 @@ class ModelRowAdmin(RowAdmin):
     @display(description="Counting of tokens")
     def counting(self, model: Model) -> str:
         if model.tokenizer:
-            return i18n.translated(Sentence("Exact, by the tokenizer {tokenizer}.", tokenizer=model.tokenizer))
-        return i18n.translated(
+            return str(Sentence("Exact, by the tokenizer {tokenizer}.", tokenizer=model.tokenizer))
+        return str(
             Sentence(
                 "Estimated, by {catch_all}; near the window the provider is asked for its own count, if it has one.",
                 catch_all=CATCH_ALL,
@@ -381,7 +381,7 @@ class ModelRowAdmin(RowAdmin):
                 numbers = {"least": f"{min(shares):.2f}", "most": f"{max(shares):.2f}", "count": len(shares)}
                 lines.append(f"{label}: " + _("%(least)s to %(most)s, in %(count)s prompts") % numbers)
         if not lines:
-            return i18n.translated("Nothing yet: no prompt of text alone has been answered.")
+            return gettext("Nothing yet: no prompt of text alone has been answered.")
         return _("For each token of our count, by script. %(lines)s.") % {"lines": "; ".join(lines)}
 
     @display(description="Window in force")

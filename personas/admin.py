@@ -365,7 +365,7 @@ class PromptAdmin(RowAdmin):
     def compare_selected(self, request: HttpRequest, prompts: QuerySet[PromptVersion]) -> HttpResponse | None:
         versions = sorted(prompts.values_list("version", flat=True))
         if len(versions) != 2:
-            self.message_user(request, "Select exactly two versions to compare.", messages.WARNING)
+            self.message_user(request, Sentence("Select exactly two versions to compare."), messages.WARNING)
             return None
         return HttpResponseRedirect(self.url("compare", self.asked(request), old=versions[0], new=versions[1]))
 

@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.http import QueryDict
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext as _
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldBooleanSwitchWidget
 
@@ -221,8 +222,10 @@ class PersonaForm(PersonaRules):
         cleaned = super().clean()
         if not self.instance._state.adding and cleaned.get("tag") not in ("", None, self.instance.tag):
             raise forms.ValidationError(
-                "Somebody else changed this persona while you were writing. Copy your text, open the persona again, "
-                "and put both together."
+                gettext(
+                    "Somebody else changed this persona while you were writing. Copy your text, open the persona "
+                    "again, and put both together."
+                )
             )
         return cleaned
 

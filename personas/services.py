@@ -442,7 +442,7 @@ def one_of(usable: Sequence[Model], persona: Persona | None) -> Model:
 def no_model() -> ProductError:
     """None is set up, or the person's groups may use none."""
     if Model.objects.usable().exists():
-        sentence = "None of your groups may use a model. Ask an administrator."
+        sentence = Sentence("None of your groups may use a model. Ask an administrator.")
         return ProductError("right_missing", sentence, status=403)
     return ProductError(
         "no_model", "No model is set up yet. An admin adds a provider and a model in the admin.", status=503

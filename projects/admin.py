@@ -6,6 +6,7 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext as _
 from unfold.admin import TabularInline
 from unfold.widgets import UnfoldAdminFileFieldWidget
@@ -27,9 +28,9 @@ from projects.prompts import admin as prompt_admin
 
 __all__ = ["prompt_admin"]  # Django looks for admin pages here alone
 
-INSTRUCTIONS = "Stand in every prompt of its conversations, behind the system prompt and the persona."
+INSTRUCTIONS = gettext_noop("Stand in every prompt of its conversations, behind the system prompt and the persona.")
 
-FILE = "Is read in the background. It belongs to the project's owner, as if they had uploaded it."
+FILE = gettext_noop("Is read in the background. It belongs to the project's owner, as if they had uploaded it.")
 
 STATES = {
     **dict.fromkeys(("open", "moved"), "default"),
@@ -77,8 +78,10 @@ class ProjectForm(forms.ModelForm[Project]):
         given = super().clean() or self.cleaned_data
         if not self.instance._state.adding and given.get("based_on") not in (None, self.instance.version):
             raise forms.ValidationError(
-                "Somebody else changed the instructions while you were writing. Copy your text, open the project "
-                "again, and put both together."
+                gettext(
+                    "Somebody else changed the instructions while you were writing. Copy your text, open the project "
+                    "again, and put both together."
+                )
             )
         return given
 

@@ -91,7 +91,7 @@ def _files(person: User) -> QuerySet[File]:
 def _taker(person: User, name: str) -> User:
     taker = User.objects.filter(username=name.strip()).first()
     if taker is None:
-        sentence = "Nobody has this user name. Check how it is written; capital letters count."
+        sentence = Sentence("Nobody has this user name. Check how it is written; capital letters count.")
         raise ProductError("unknown_person", sentence, status=422)
     if not taker.is_active:
         raise ProductError(

@@ -39,7 +39,7 @@ def invite(*, user: User, project: Project, username: str, role: str = Role.READ
     if person is not None and person.pk == owner:
         raise ProductError("owner_is_member", "This person owns the project and needs no other role.", status=409)
     if person is not None and Membership.objects.filter(project=project, user=person).exists():
-        sentence = "This person is in the project already. Change their role in the list of members."
+        sentence = Sentence("This person is in the project already. Change their role in the list of members.")
         raise ProductError("already_member", sentence, status=409)
     rows = Invitation.objects.filter(project__owner=owner)
     rows.filter(expires__lte=timezone.now()).delete()
@@ -69,7 +69,7 @@ def _checked(username: str) -> str:
 
 def _require_room(rows: QuerySet[Invitation], project: Project) -> None:
     """`rows`: all that the owner has sent."""
-    sentence = "Too many invitations are not answered yet. Withdraw some of them, or wait until they end."
+    sentence = Sentence("Too many invitations are not answered yet. Withdraw some of them, or wait until they end.")
     if rows.filter(project=project).count() >= MOST_OF_PROJECT or rows.count() >= MOST_OF_OWNER:
         raise ProductError("too_many_invitations", sentence, status=409)
 

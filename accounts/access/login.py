@@ -17,6 +17,7 @@ from django.contrib.auth.backends import ModelBackend
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext_noop
 
 from accounts.access.second_factor import has_second_factor, is_required
 from accounts.access.sign_ins import signed_in
@@ -128,7 +129,7 @@ def is_fresh(request: HttpRequest) -> bool:
 def require_fresh(request: HttpRequest) -> None:
     """Raises `fresh_sign_in_needed` (403)."""
     if not is_fresh(request):
-        sentence = "You signed in too long ago for this. Sign in again at /login/again/, or use a token."
+        sentence = Sentence("You signed in too long ago for this. Sign in again at /login/again/, or use a token.")
         raise ProductError("fresh_sign_in_needed", sentence, status=403)
 
 
@@ -174,13 +175,13 @@ class Hold:
 CHOOSE_PASSWORD = Hold(
     "settings:password",
     "password_change_needed",
-    "Your password was chosen by somebody else. Choose one of your own at /settings/password/ first.",
+    gettext_noop("Your password was chosen by somebody else. Choose one of your own at /settings/password/ first."),
     leads_back=True,
 )
 SET_UP_FACTOR = Hold(
     "settings:second-factor",
     "second_factor_needed",
-    "This workspace asks for a second factor. Set one up at /settings/second-factor/ first.",
+    gettext_noop("This workspace asks for a second factor. Set one up at /settings/second-factor/ first."),
 )
 
 

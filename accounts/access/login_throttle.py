@@ -92,7 +92,7 @@ def confirm(request: HttpRequest, user: User, password: str) -> None:
     Raises `password_needed` and `wrong_password` (403), and `throttled` (429) after too many wrong ones.
     """
     if not password:
-        sentence = "Send your password along as “password”: being signed in is not enough for this."
+        sentence = Sentence("Send your password along as “password”: being signed in is not enough for this.")
         raise ProductError("password_needed", sentence, status=403)
     attempt = begin(request, user.get_username())
     require_look(attempt.retry_after)

@@ -205,7 +205,7 @@ def begin(user: User, key: str, request: Request, new_each_time: Collection[str]
     """
     call = _hash([key, str(request.method), request.path])
     if not try_lock(f"{user.pk}:{call}"):
-        sentence = "The first request with this Idempotency-Key is still running. Ask again in a moment."
+        sentence = Sentence("The first request with this Idempotency-Key is still running. Ask again in a moment.")
         raise ProductError("request_in_progress", sentence, status=409, retry_after=SOON)
     sent = _hash(_contents(request, new_each_time))
     earlier = IdempotentAnswer.objects.filter(user=user, call=call).first()
@@ -214,12 +214,14 @@ def begin(user: User, key: str, request: Request, new_each_time: Collection[str]
             earlier.delete()
         return Call(IdempotentAnswer(user=user, call=call, request=sent))
     if earlier.request != sent:
-        sentence = "This Idempotency-Key was used for another request here. Send a new key with a new request."
+        sentence = Sentence(
+            "This Idempotency-Key was used for another request here. Send a new key with a new request."
+        )
         raise ProductError("idempotency_key_reused", sentence, status=422)
     if EVENT_STREAM in (request.accepted_renderer.media_type, earlier.headers.get("Content-Type")):
         return Call(earlier)
     if is_lost(earlier.body):
-        sentence = (
+        sentence = Sentence(
             "This was done, but its answer can no longer be read, since the server's key has changed. See whether what "
             "it made is there; to do it once more, send a new Idempotency-Key."
         )

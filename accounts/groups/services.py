@@ -76,7 +76,9 @@ def delete_group(*, user: AbstractUser, group: PeopleGroup) -> None:
     """What it gave is gone at once. Raises `everyone_is_fixed` (409)."""
     require_right(user, "delete", group)
     if group.everyone:
-        sentence = "“Everyone” cannot be deleted: everybody is in it, always. Take away what it gives instead."
+        sentence = Sentence(
+            "“Everyone” cannot be deleted: everybody is in it, always. Take away what it gives instead."
+        )
         raise ProductError("everyone_is_fixed", sentence, status=409)
     record(user=user, action="people_group.deleted", row=group, name=group.name)
     group.delete()
@@ -95,7 +97,7 @@ def require_manager(user: User, group: PeopleGroup) -> None:
         return
     if not PeopleGroup.objects.visible_to(user).filter(pk=group.pk).exists():
         raise NotFound("group")
-    sentence = "Only its managers say who is in this group. Ask one of them, or an administrator."
+    sentence = Sentence("Only its managers say who is in this group. Ask one of them, or an administrator.")
     raise ProductError("not_manager", sentence, status=403)
 
 

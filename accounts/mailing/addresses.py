@@ -18,6 +18,7 @@ from accounts.models.workspace import workspace_at
 from audit.services import record
 from core.background import enqueue
 from core.errors import ProductError, invalid_setting
+from core.sentences import Sentence
 
 LINK_DAYS = 1
 CHANGE, SIGN_UP = "accounts.mailing.change", "accounts.mailing.sign-up"  # what a link is signed for
@@ -121,5 +122,5 @@ def _read(key: str, salt: str) -> Any:
 
 
 def link_ended() -> ProductError:
-    sentence = "This link has ended, or was used already. Ask for another one."
+    sentence = Sentence("This link has ended, or was used already. Ask for another one.")
     return ProductError("link_ended", sentence, status=404)

@@ -63,7 +63,7 @@ def delete_provider(*, user: AbstractUser | None, provider: OpenIDProvider) -> N
 def require_secret_for(before: OpenIDProvider | None, issuer: str, secret: str | None) -> None:
     """Raises `secret_moved` (422) where a stored secret would go to another server than it was entered for."""
     if secret is None and before and before.client_secret and origin(before.issuer) != origin(issuer):
-        sentence = "The stored secret is for the issuer of before. Enter the secret for this one."
+        sentence = Sentence("The stored secret is for the issuer of before. Enter the secret for this one.")
         raise ProductError("secret_moved", sentence, status=422)
 
 
@@ -96,7 +96,7 @@ def _person_of(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     identity = found or _identity(provider, claims)
     person = identity.user
     if not person.is_active:
-        sentence = "Your account in this workspace is deactivated. Ask an administrator."
+        sentence = Sentence("Your account in this workspace is deactivated. Ask an administrator.")
         raise ProductError("account_off", sentence, status=403)
     groups = _groups(provider, claims)
     if groups is not None:

@@ -59,7 +59,9 @@ def returned(request: HttpRequest, pk: UUID) -> Begun:
     request.session[BEGUN] = waiting
     begun = Begun(**kept) if kept else None
     if begun is None or begun.provider != str(pk) or time.time() - begun.at > WAITS_FOR:
-        raise connection.refused("This sign-in was not begun in this browser, or it took too long. Begin again.")
+        raise connection.refused(
+            Sentence("This sign-in was not begun in this browser, or it took too long. Begin again.")
+        )
     return begun
 
 

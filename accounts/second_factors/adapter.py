@@ -5,6 +5,7 @@ from allauth.mfa.adapter import DefaultMFAAdapter
 from accounts.models.workspace import workspace_at
 from core.crypto import decrypt, encrypt, is_lost
 from core.errors import ProductError
+from core.sentences import Sentence
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no types
@@ -17,7 +18,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no
         """Raises `secret_lost` (409): an empty secret would have codes that anybody can work out."""
         secret = decrypt(encrypted_text)
         if is_lost(secret):
-            sentence = (
+            sentence = Sentence(
                 "Your second factor cannot be read, since the server's key (SECRET_KEY) is another now. Ask an "
                 "administrator to remove it, or to add the old key to ENCRYPTION_KEYS."
             )

@@ -14,6 +14,7 @@ from django.http import HttpRequest
 
 from accounts.models import User
 from core.errors import ProductError
+from core.sentences import Sentence
 
 LONGEST = 20_000  # characters of what a browser sends
 
@@ -82,5 +83,7 @@ def _read(text: str) -> dict[str, Any]:
 
 
 def _refused() -> ProductError:
-    sentence = "The passkey was not taken: it is not known here, or the page was open for too long. Try again."
+    sentence = Sentence(
+        "The passkey was not taken: it is not known here, or the page was open for too long. Try again."
+    )
     return ProductError("passkey_refused", sentence, status=403)

@@ -55,7 +55,9 @@ def add_app(*, user: User, secret: str, code: str, session: str | None) -> list[
         raise ProductError("app_is_set_up", "You have an authenticator app. Remove it first.", status=409)
     step = _step_of(secret, code)
     if step is None:
-        sentence = "This is not the code that the app shows now. Check the clock of your phone, and enter the next one."
+        sentence = Sentence(
+            "This is not the code that the app shows now. Check the clock of your phone, and enter the next one."
+        )
         raise ProductError("wrong_code", sentence, status=422)
     row = TOTP.activate(user, secret).instance
     row.data["step"] = step
@@ -92,7 +94,7 @@ def _added(user: User, row: Authenticator, *, first: bool, session: str | None) 
 def make_codes(*, user: User) -> list[str]:
     """New recovery codes; those of before end. Raises `no_second_factor` (409)."""
     if _locked(user):
-        sentence = "Recovery codes stand in for a second factor. Set up an app or a passkey first."
+        sentence = Sentence("Recovery codes stand in for a second factor. Set up an app or a passkey first.")
         raise ProductError("no_second_factor", sentence, status=409)
     Authenticator.objects.filter(user=user, type=Type.RECOVERY_CODES).delete()
     record(user=user, action="second_factor.codes_made", row=user, name=user.get_username())
@@ -111,7 +113,7 @@ def remove(*, user: User, pk: int, session: str | None) -> None:
     if row is None:
         raise NotFound("second factor")
     if not rows and is_required(user, workspace_at()):
-        sentence = "This workspace asks for a second factor. Set up another one before you remove this one."
+        sentence = Sentence("This workspace asks for a second factor. Set up another one before you remove this one.")
         raise ProductError("second_factor_required", sentence, status=409)
     row.delete()
     if not rows:

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
@@ -16,7 +17,7 @@ from accounts.webhooks.sending import UNSIGNED
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display
 from core.sentences import Sentence
 
-BY_ADMIN = "Switched off by an administrator."
+BY_ADMIN = gettext_noop("Switched off by an administrator.")
 
 
 @admin.register(Webhook)
@@ -54,7 +55,7 @@ class WebhookAdmin(ReadOnlyAdmin):
     def switch_off(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         webhook = self.row(request, object_id)
         webhooks.stop_webhook(user=acting(request), webhook=webhook, note=Sentence(BY_ADMIN))
-        return self.back(request, webhook, "The webhook is switched off.")
+        return self.back(request, webhook, Sentence("The webhook is switched off."))
 
 
 @admin.register(WebhookDelivery)
@@ -114,5 +115,5 @@ class WebhookDeliveryAdmin(RecordAdmin):
     def retry(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         delivery = self.row(request, object_id)
         webhooks.retry_delivery(user=cast("User", delivery.webhook.owner), delivery=delivery)
-        self.log_change(request, delivery, "Tried again.")
-        return self.back(request, delivery, "It is tried again.")
+        self.log_change(request, delivery, gettext_noop("Tried again."))
+        return self.back(request, delivery, Sentence("It is tried again."))

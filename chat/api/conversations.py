@@ -10,7 +10,7 @@ from django.db import close_old_connections
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.urls import reverse
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext_noop
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET
 from drf_spectacular.types import OpenApiTypes
@@ -69,7 +69,9 @@ from llm.types.model_call import FinishReason
 from personas.services import model_for
 
 DeepestFirst = pages("-depth", "-id")
-OF_ONE = "The events on the request itself are those of one answer. Name one model, or follow each turn's events/."
+OF_ONE = gettext_noop(
+    "The events on the request itself are those of one answer. Name one model, or follow each turn's events/."
+)
 
 
 class PartSerializer(serializers.Serializer[dict[str, Any]]):

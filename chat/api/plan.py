@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from django.utils.translation import gettext
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -41,7 +42,7 @@ class ChosenModelsSerializer(Strict):
         if model is None:
             return attrs
         if attrs["models"]:
-            raise serializers.ValidationError({"model": ["Send either “model” or “models”, not both."]})
+            raise serializers.ValidationError({"model": [gettext("Send either “model” or “models”, not both.")]})
         return {**attrs, "models": [model]}
 
 
@@ -68,7 +69,7 @@ class DraftSerializer(ChosenModelsSerializer):
 
     def validate_models(self, models: list[UUID]) -> list[UUID]:
         if len(models) > 1:
-            raise serializers.ValidationError("A plan is for one model. Ask once for each of them.")
+            raise serializers.ValidationError(gettext("A plan is for one model. Ask once for each of them."))
         return models
 
 

@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.utils.translation import gettext_noop
+
 from chat.citations.claims import MOST
 from chat.citations.services import MAX_EVIDENCE, Check
 from chat.citations.support import Reason
@@ -33,7 +35,7 @@ LONGEST_LINE = 60  # tokens of what is said of one sentence
 ROOM_FOR_TEXTS = 1_000  # tokens that the instructions have, at most
 ROOM_TO_THINK = 1_024  # tokens for a model that reasons first
 MOST_WORDS = 200  # characters kept of why it says no
-GONE = "The model that checks citations was removed or switched off, so they were checked without it."
+GONE = gettext_noop("The model that checks citations was removed or switched off, so they were checked without it.")
 
 _LINE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(yes|no)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
 
@@ -116,7 +118,7 @@ def read(said: str, count: int) -> list[str | None]:
     """What `said` has of each of so many sentences, as `_answers` gives it. Raises `ModelError` unless it has all."""
     found = {int(number): (word.lower(), why.strip()) for number, word, why in _LINE.findall(said)}
     if not set(range(1, count + 1)) <= found.keys():
-        sentence = "It did not say yes or no of every sentence."
+        sentence = Sentence("It did not say yes or no of every sentence.")
         raise ModelError("citations_not_judged", sentence, retryable=False)
     return [None if found[at][0] == "yes" else found[at][1][:MOST_WORDS] for at in range(1, count + 1)]
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Protocol
 
 from core.errors import ProductError
-from core.sentences import Sentence
+from core.sentences import Sentence, gettext_noop
 from llm.types.model_call import ReasoningState, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
@@ -391,31 +391,31 @@ def _part_to_blame(sections: dict[str, int], tools: int, reserve: int, window: i
 
 
 _PARTS = {
-    "reserve": "what is kept free, for the answer above all",
-    "system": "the system prompt",
-    "persona_as_system": "the persona's prompt, which stands in the system prompt's place",
-    "tools": "the definitions of the tools",
-    "tasks": "the list of tasks",
-    "summary": "the summary",
-    "persona": "the persona's prompt and the project's instructions",
-    "project_files": "the project's files",
-    "file_listing": "the list of files",
-    "file": "the attached files",
-    "current": "this message and its tool results",
-    "reminder": "the reminder",
+    "reserve": gettext_noop("what is kept free, for the answer above all"),
+    "system": gettext_noop("the system prompt"),
+    "persona_as_system": gettext_noop("the persona's prompt, which stands in the system prompt's place"),
+    "tools": gettext_noop("the definitions of the tools"),
+    "tasks": gettext_noop("the list of tasks"),
+    "summary": gettext_noop("the summary"),
+    "persona": gettext_noop("the persona's prompt and the project's instructions"),
+    "project_files": gettext_noop("the project's files"),
+    "file_listing": gettext_noop("the list of files"),
+    "file": gettext_noop("the attached files"),
+    "current": gettext_noop("this message and its tool results"),
+    "reminder": gettext_noop("the reminder"),
 }
 # What helps against a part of the window that is too large, by its name.
 ADVICE = {
-    "reserve": "choose a model that can read more, or let an admin reserve less in the budget profile",
-    "system": "let an admin shorten it, or choose a model that can read more",
-    "persona_as_system": "shorten it, choose another persona, or choose a model that can read more",
-    "tools": "offer fewer tools, or choose a model that can read more",
-    "tasks": "move or drop some of today's tasks, or choose a model that can read more",
-    "summary": "choose a model that can read more",
-    "persona": "shorten it, choose another persona, or choose a model that can read more",
-    "project_files": "take some out of the project, or choose a model that can read more",
-    "file_listing": "choose a model that can read more",
-    "file": "attach less, or choose a model that can read more",
-    "current": "shorten the message, or choose a model that can read more",
-    "reminder": "shorten it, or choose a model that can read more",
+    "reserve": gettext_noop("choose a model that can read more, or let an admin reserve less in the budget profile"),
+    "system": gettext_noop("let an admin shorten it, or choose a model that can read more"),
+    "persona_as_system": gettext_noop("shorten it, choose another persona, or choose a model that can read more"),
+    "tools": gettext_noop("offer fewer tools, or choose a model that can read more"),
+    "tasks": gettext_noop("move or drop some of today's tasks, or choose a model that can read more"),
+    "summary": gettext_noop("choose a model that can read more"),
+    "persona": gettext_noop("shorten it, choose another persona, or choose a model that can read more"),
+    "project_files": gettext_noop("take some out of the project, or choose a model that can read more"),
+    "file_listing": gettext_noop("choose a model that can read more"),
+    "file": gettext_noop("attach less, or choose a model that can read more"),
+    "current": gettext_noop("shorten the message, or choose a model that can read more"),
+    "reminder": gettext_noop("shorten it, or choose a model that can read more"),
 }

@@ -75,7 +75,9 @@ def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Sha
     `short_password`, `bad_expiry`, `too_much_shared` and `temporary_conversation` (409).
     """
     if not workspace_at().sharing:
-        sentence = "Links to conversations are switched off in this workspace. An administrator can switch them on."
+        sentence = Sentence(
+            "Links to conversations are switched off in this workspace. An administrator can switch them on."
+        )
         raise ProductError("sharing_off", sentence, status=403)
     require(user, May.SHARE)
     if terms.password and len(terms.password) < SHORTEST_PASSWORD:

@@ -24,6 +24,7 @@ from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
 from core.errors import ProductError
 from core.requests import settle
+from core.sentences import Sentence
 
 PROJECT, REPORT = "X-Glasshouse-Project", "X-Glasshouse-Report"
 
@@ -46,7 +47,11 @@ def for_tokens(
         @wraps(view)
         async def answer(request: HttpRequest, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponseBase:
             if request.method != method:
-                raise ProductError("method_not_allowed", f"Send a {method} request to this address.", status=405)
+                raise ProductError(
+                    "method_not_allowed",
+                    Sentence("Send a {method} request to this address.", method=method),
+                    status=405,
+                )
             caller = await threaded(_caller)(request, scopes)
             try:
                 require(caller.allowance, "chat")

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from uuid import UUID
 
+from django.utils.translation import gettext_noop
+
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start
 from chat.context.rendering import Numbers, documents_text, split_project_files
@@ -32,7 +34,7 @@ from projects.models import ProjectFile
 
 # Above a list of files: for a model with tools, and for one without, with passages and without.
 HEADERS = BY_SEARCH, FOUND, NOT_SHOWN = ("files_by_search", "files_found", "files_not_shown")
-NO_MATCH = (
+NO_MATCH = gettext_noop(
     "Nothing in the files that are reached by search has to do with so short a message, so no passage of them was "
     "sent. Name a file, or ask in words that stand in it."
 )

@@ -216,7 +216,7 @@ def plan_again(*, reading: Reading, only_answer: bool = False) -> Planned:
     unread = [] if only_answer else [row for row in rows if row.state != ReadingPart.State.DONE]
     read = any(row.state == ReadingPart.State.DONE for row in rows)
     if (not unread and reading.status == Reading.Status.DONE) or (only_answer and not read):
-        detail = "There is nothing to go on with: all of it was read and answered, or nothing was read yet."
+        detail = Sentence("There is nothing to go on with: all of it was read and answered, or nothing was read yet.")
         raise ProductError("nothing_to_read", detail, status=409)
     text, model, layout = text_of(reading), usable_model(reading), layout_of(reading, pages=False)
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
@@ -299,7 +299,9 @@ def erase_old(people: QuerySet[User], before: datetime) -> None:
 def take_along(*, user: User, reading: Reading) -> File:
     """What was found as a text of the person's files, to be sent with a message. Raises `not_answered` (409)."""
     if reading.status != Reading.Status.DONE:
-        detail = "There is no answer yet. Go on with the reading first, or have it answered from what was read."
+        detail = Sentence(
+            "There is no answer yet. Go on with the reading first, or have it answered from what was read."
+        )
         raise ProductError("not_answered", detail, status=409)
     name = f"Notes on {reading.file_name[:200]}.md"
     return store(user=user, name=name, content=ContentFile(as_markdown(reading).encode(), name=name))
@@ -380,7 +382,7 @@ def usable_model(reading: Reading) -> Model:
     """Raises `model_gone` (409)."""
     model = models_of(reading.person).select_related("provider").filter(pk__in=[reading.model_id]).first()
     if model is None:
-        detail = "The model was removed or switched off. Ask again with another model."
+        detail = Sentence("The model was removed or switched off. Ask again with another model.")
         raise ProductError("model_gone", detail, status=409)
     return model
 

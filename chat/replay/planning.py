@@ -229,7 +229,7 @@ def other_texts(call: CallReport) -> list[Problem]:
     named = {name for name in call["versions"] if name in TEXTS}
     lost = sorted(named - texts_then(call["versions"]).own.keys())
     found = [
-        Problem("text_deleted", Sentence("The version of “{title}” was deleted.", title=Sentence(TEXTS[name].title)))
+        Problem("text_deleted", Sentence("The version of “{title}” was deleted.", title=TEXTS[name].title))
         for name in lost
     ]
     if made_with(call).get("texts", BUILT_IN_DIGEST) != BUILT_IN_DIGEST:

@@ -242,7 +242,7 @@ def _claim(pk: UUID) -> Replay | None:
     job = Replay.objects.select_related(*related).get(pk=pk)
     job.turns.all().delete()
     if job.attempt > MAX_ATTEMPTS:
-        detail = "This ended the worker several times. Choose fewer turns."
+        detail = Sentence("This ended the worker several times. Choose fewer turns.")
         _save(job, status=Replay.Status.FAILED, code="replay_gave_up", detail=detail)
         return None
     return job

@@ -155,7 +155,9 @@ def _check(task: Task) -> None:
     if task.status not in Task.UNFINISHED:
         raise ProductError(
             "finished",
-            Sentence("{code} is {status}. Open it again, then run it.", code=task.code, status=Sentence(task.status)),
+            Sentence(
+                "{code} is {status}. Open it again, then run it.", code=task.code, status=Task.STATUS_WORDS[task.status]
+            ),
             status=409,
         )
 

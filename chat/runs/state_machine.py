@@ -275,7 +275,7 @@ def _end_if_over(run: Run) -> None:
         end(run, Run.Status.STOPPED, "conversation_deleted", Sentence(prompts.CONVERSATION_DELETED))
     elif task.status not in Task.UNFINISHED:
         status = Run.Status.DONE if task.status == Task.Status.DONE else Run.Status.STOPPED
-        ended = Sentence(prompts.TASK_ENDED, code=task.code, status=Sentence(task.status))
+        ended = Sentence(prompts.TASK_ENDED, code=task.code, status=Task.STATUS_WORDS[task.status])
         end(run, status, "task_ended", ended)
     elif task.archetype == Task.Archetype.USER:
         end(run, Run.Status.STOPPED, "for_the_user", Sentence(prompts.TAKEN_OVER, code=task.code))

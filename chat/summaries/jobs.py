@@ -91,12 +91,12 @@ async def run(job_id: UUID) -> UUID | None:
     except TimeoutError:
         await persistently(lambda: time_out(job))
     except (ProductError, writing.Rejected) as error:
-        sentence = getattr(error, "detail", str(error))
+        sentence = error.sentence if isinstance(error, ProductError) else Sentence.verbatim(str(error))
         code = error.code
         await persistently(lambda: fail(job.pk, code, sentence))
     except Exception:
         logger.exception("summary job %s failed", job.pk)
-        await persistently(lambda: fail(job.pk, "internal_error", "Something went wrong on the server."))
+        await persistently(lambda: fail(job.pk, "internal_error", Sentence("Something went wrong on the server.")))
     return job.conversation_id
 
 
@@ -203,7 +203,7 @@ def store(work: Work, written: Summary, told: Sequence[writing.Piece], *, last: 
         if not SummaryJob.objects.select_for_update().live().filter(pk=work.job.pk).exists():
             return None
         if not Message.objects.filter(pk=rows[-1].pk).exists():
-            fail(work.job.pk, "messages_deleted", "Messages were deleted while it was being written.")
+            fail(work.job.pk, "messages_deleted", Sentence("Messages were deleted while it was being written."))
             return None
         last_row = before.last if before is not None and before.last.depth > rows[-1].depth else rows[-1]
         summary = Summary(

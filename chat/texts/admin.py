@@ -83,7 +83,7 @@ class TextAdmin(PromptAdmin):
         obj.refresh_from_db()
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        title = Sentence(TEXTS[obj.name].title)
+        title = TEXTS[obj.name].title
         said = (
             Sentence("{obj} of “{title}” is stored and active.", obj=obj, title=title)
             if obj.active
@@ -149,7 +149,7 @@ class TextAdmin(PromptAdmin):
         return self._page(
             request,
             "text",
-            title=str(Sentence(TEXTS[name].title)),
+            title=str(TEXTS[name].title),
             about=TEXTS[name],
             name=name,
             active=active,
@@ -180,9 +180,9 @@ class TextAdmin(PromptAdmin):
         else:
             services.use_built_in_text(user=person(request), name=name)
         said = (
-            Sentence("{chosen} of “{title}” is active.", chosen=str(chosen), title=Sentence(TEXTS[name].title))
+            Sentence("{chosen} of “{title}” is active.", chosen=str(chosen), title=TEXTS[name].title)
             if chosen.version
-            else "The built-in text is active."
+            else Sentence("The built-in text is active.")
         )
         self.message_user(request, said, messages.SUCCESS)
         return HttpResponseRedirect(self.home(chosen))

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from django.utils.translation import gettext_noop
+
 from accounts.access.rights import Rights
 from accounts.models import User
 from chat.context.rendering import ToolGuidance
@@ -36,18 +38,22 @@ from personas.models import Persona
 from personas.tools import TASKS, WEB
 
 SEPARATOR = "__"  # between the names of a server and of its tool
-WEB_OFF = "The project has the web switched off, so no tool that reaches out is there: {names}."
-WEB_NOT_YOURS = "None of your groups may use the web in answers, so these tools are not there: {names}."
-SERVER_NOT_YOURS = "None of your groups may use the tool server {name}."
-TOOL_LEFT_OUT = "The tool {name} is not offered to the model. {reason} Ask whoever runs the tool server to mend it."
-TOOL_IN_PART = "The tool {name} is offered in part. {reason} Ask whoever runs the tool server to shorten it."
-TOOL_GONE = "The tool server {server} does not list the tool {name}, which the persona names."
-TOO_MANY_TOOLS = (
+WEB_OFF = gettext_noop("The project has the web switched off, so no tool that reaches out is there: {names}.")
+WEB_NOT_YOURS = gettext_noop("None of your groups may use the web in answers, so these tools are not there: {names}.")
+SERVER_NOT_YOURS = gettext_noop("None of your groups may use the tool server {name}.")
+TOOL_LEFT_OUT = gettext_noop(
+    "The tool {name} is not offered to the model. {reason} Ask whoever runs the tool server to mend it."
+)
+TOOL_IN_PART = gettext_noop(
+    "The tool {name} is offered in part. {reason} Ask whoever runs the tool server to shorten it."
+)
+TOOL_GONE = gettext_noop("The tool server {server} does not list the tool {name}, which the persona names.")
+TOO_MANY_TOOLS = gettext_noop(
     "The model's provider takes at most {limit} tools, so {count} of this persona's were not sent: {names}. Let the "
     "persona name the tools that it needs."
 )
-ONE_DENIED = "One result of a search is of a host that the workspace denies; the model did not get it."
-DENIED = "{count} results of searches are of hosts that the workspace denies; the model did not get them."
+ONE_DENIED = gettext_noop("One result of a search is of a host that the workspace denies; the model did not get it.")
+DENIED = gettext_noop("{count} results of searches are of hosts that the workspace denies; the model did not get them.")
 
 logger = logging.getLogger(__name__)
 

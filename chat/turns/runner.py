@@ -212,7 +212,9 @@ class _Run:
     async def _ask(self) -> Ending:
         try:
             if self._claimed is None or self.turn.model is None:
-                sentence = "The model of this answer was removed or switched off. Choose another and try again."
+                sentence = Sentence(
+                    "The model of this answer was removed or switched off. Choose another and try again."
+                )
                 raise ProductError("model_gone", sentence)
             if self._why is not None and self._claimed.model != self.turn.model:
                 await self._fall_back(self.turn.model, self._claimed.model, self._why)

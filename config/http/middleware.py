@@ -255,7 +255,7 @@ class ProductErrorMiddleware:
         if isinstance(exception, ProductError):
             return problems.respond(request, exception)
         if problems.is_api(request.path) and not settings.DEBUG:
-            detail = (
+            detail = Sentence(
                 "Something went wrong on the server. Try again; if it happens again, tell your admin the request id."
             )
             logger.error("request %s failed", request.request_id, exc_info=exception)

@@ -190,7 +190,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         except Exception as error:
             logger.warning("nobody could be looked up, so a body is refused: %s", error)
             if not self.complete:
-                detail = "This cannot be taken now. Try again in a minute."
+                detail = Sentence("This cannot be taken now. Try again in a minute.")
                 self._refuse(ProductError("unavailable", detail, status=503, retry_after=60))
         finally:
             self.looking = False
@@ -319,7 +319,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
 
     def _respondToBadRequestAndDisconnect(self) -> None:
         """Twisted's own answer has no sentence."""
-        detail = "This is not a valid HTTP request. Mend the program that sent it."
+        detail = Sentence("This is not a valid HTTP request. Mend the program that sent it.")
         self._refuse_head(ProductError("bad_request", detail, status=400), self._first_line())
 
     def _first_line(self) -> bytes:
@@ -384,7 +384,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
 
     def timeoutConnection(self) -> None:
         if self.requests:
-            detail = "The request did not come in time. Send it again, faster or in smaller parts."
+            detail = Sentence("The request did not come in time. Send it again, faster or in smaller parts.")
             self.refuse(ProductError("too_slow", detail, status=408))
         self.transport.loseConnection()
 

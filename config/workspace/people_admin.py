@@ -76,7 +76,7 @@ class PeopleAdmin(UserAdmin):
             erase_person(user=acting(request), person=person)
         except ProductError as error:
             return self.back(request, person, error.sentence, messages.ERROR)
-        self.message_user(request, "The person is erased.", messages.SUCCESS)
+        self.message_user(request, Sentence("The person is erased."), messages.SUCCESS)
         return go(reverse("admin:accounts_user_changelist"))
 
 

@@ -8,7 +8,6 @@ from core import i18n
 from core.sentences import Sentence
 
 register = template.Library()
-register.filter("translated", i18n.translated)
 register.filter("dollars", i18n.dollars)
 register.filter("percent_of", i18n.percent)
 

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from core.sentence_field import SentenceColumn
+from core.sentences import Sentence
 from projects.models.codes import HORIZONS, MAX_LENGTH, MAX_NUMBER
 
 MAX_TITLE = 200
@@ -74,6 +75,16 @@ class Task(models.Model):
         DONE = "done", _("Done")
         DROPPED = "dropped", _("Dropped")
         MOVED = "moved", _("Moved")
+
+    # Within a sentence, as in “M2026-11-T03 is done”.
+    STATUS_WORDS: ClassVar[dict[str, Sentence]] = {
+        "open": Sentence("open"),
+        "doing": Sentence("doing"),
+        "waiting": Sentence("waiting"),
+        "done": Sentence("done"),
+        "dropped": Sentence("dropped"),
+        "moved": Sentence("moved"),
+    }
 
     class Draft(models.TextChoices):
         DUE = "due", "Due"

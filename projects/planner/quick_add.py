@@ -124,19 +124,21 @@ def _kind(task: QuickTask, value: str, today: date) -> None:
     elif word in ARCHETYPES:
         task.archetype = word
     else:
-        raise _unknown("!", value, "!user, !model, !hybrid or !objective, and !stop in the checklist")
+        raise _unknown("!", value, Sentence("!user, !model, !hybrid or !objective, and !stop in the checklist"))
 
 
 def _project(task: QuickTask, value: str, today: date) -> None:
     task.project = value.strip('"“”').strip()
     if not task.project:
-        raise _unknown("#", value, 'the name of a project, as #Contracts or #"Two words"')
+        raise _unknown("#", value, Sentence('the name of a project, as #Contracts or #"Two words"'))
 
 
 def _period(task: QuickTask, value: str, today: date) -> None:
     period = _named_day(value.lower(), today) or _written(value)
     if period is None:
-        raise _unknown(">", value, "a day, as >tomorrow, >friday or >2026-11-23, a month, as >2026-11, or a year")
+        raise _unknown(
+            ">", value, Sentence("a day, as >tomorrow, >friday or >2026-11-23, a month, as >2026-11, or a year")
+        )
     task.period = period
 
 
@@ -162,17 +164,17 @@ def _written(value: str) -> Period | None:
 def _parent(task: QuickTask, value: str, today: date) -> None:
     task.parent = value.upper()
     if not codes.is_code(task.parent):
-        raise _unknown("^", value, "the code of a task or objective, as ^M2026-11-T03")
+        raise _unknown("^", value, Sentence("the code of a task or objective, as ^M2026-11-T03"))
 
 
-def _unknown(sign: str, value: str, known: str) -> ProductError:
+def _unknown(sign: str, value: str, known: Sentence) -> ProductError:
     return ProductError(
         "unknown_mark",
         Sentence(
             "“{sign}{value}” is not {known}. To keep it as text, write \\ before it: \\{sign2}{value2}.",
             sign=sign,
             value=value,
-            known=Sentence(known),
+            known=known,
             sign2=sign,
             value2=value,
         ),

@@ -88,12 +88,10 @@ def check_hand(actor: Actor, row: Task) -> None:
         )
 
 
-def check_person(actor: Actor, what: str) -> None:
+def check_person(actor: Actor, what: Sentence) -> None:
     """`what` completes "Only the user …". Raises `only_the_user` (403) for a model."""
     if actor.model:
-        raise ProductError(
-            "only_the_user", Sentence("Only the user {what}. Ask them.", what=Sentence(what)), status=403
-        )
+        raise ProductError("only_the_user", Sentence("Only the user {what}. Ask them.", what=what), status=403)
 
 
 def check_here(row: Task) -> None:
@@ -131,7 +129,7 @@ def checked(actor: Actor, row: Task, fields: Mapping[str, Any]) -> dict[str, Any
     return changes
 
 
-def _storable(text: str, most: int, what: str, *, one_line: bool) -> str:
+def _storable(text: str, most: int, what: Sentence, *, one_line: bool) -> str:
     """Raises `text_too_long`, since what would be cut off would be lost."""
     text = _UNSTORABLE.sub(" ", text)
     text = " ".join(text.split()) if one_line else text.strip()
@@ -140,7 +138,7 @@ def _storable(text: str, most: int, what: str, *, one_line: bool) -> str:
             "text_too_long",
             Sentence(
                 "{what} has {text} characters, the most is {most}. Shorten it.",
-                what=Sentence(what),
+                what=what,
                 text=len(text),
                 most=most,
             ),
@@ -149,14 +147,14 @@ def _storable(text: str, most: int, what: str, *, one_line: bool) -> str:
 
 
 def _title(actor: Actor, row: Task, value: str) -> dict[str, Any]:
-    title = _storable(value, MAX_TITLE, "The title", one_line=True)
+    title = _storable(value, MAX_TITLE, Sentence("The title"), one_line=True)
     if not title:
         raise ProductError("empty_title", "Give it a title of at least one character.")
     return {"title": title}
 
 
 def _notes(actor: Actor, row: Task, value: str) -> dict[str, Any]:
-    return {"notes": _storable(value, MAX_NOTES, "The text of the notes", one_line=False)}
+    return {"notes": _storable(value, MAX_NOTES, Sentence("The text of the notes"), one_line=False)}
 
 
 def _archetype(actor: Actor, row: Task, value: str) -> dict[str, Any]:
@@ -230,10 +228,10 @@ def _status(actor: Actor, row: Task, value: str) -> dict[str, Any]:
 
 def _breakpoint(actor: Actor, row: Task, fields: Mapping[str, Any]) -> dict[str, Any]:
     is_set = bool(fields.get("breakpoint", row.breakpoint))
-    needs = _storable(fields.get("needs", row.needs), MAX_NEEDS, "What the breakpoint needs", one_line=True)
+    needs = _storable(fields.get("needs", row.needs), MAX_NEEDS, Sentence("What the breakpoint needs"), one_line=True)
     if not is_set:
         if row.blocking:
-            check_person(actor, "takes a breakpoint away")
+            check_person(actor, Sentence("takes a breakpoint away"))
         if "needs" in fields and needs:
             raise ProductError("no_breakpoint", "Only a breakpoint needs something from the user. Make it one.")
         return {"breakpoint": False, "needs": "", "cleared": None}

@@ -86,7 +86,7 @@ def accept(*, actor: Actor, task: Task) -> Task:
     A model then drafts the checklist of a model's or hybrid task of a day that has none. One that was declined opens
     again.
     """
-    check_person(actor, "accepts a task")
+    check_person(actor, Sentence("accepts a task"))
     row = _locked(actor, task)
     if row.proposed and row.status == Task.Status.DROPPED:
         _write(actor, row, checked(actor, row, {"status": Task.Status.OPEN}))
@@ -99,7 +99,7 @@ def accept(*, actor: Actor, task: Task) -> Task:
 @transaction.atomic
 def decline(*, actor: Actor, task: Task) -> Task:
     """Drops what a model has proposed, with its checklist; it never stands in a prompt. Raises `not_proposed` (409)."""
-    check_person(actor, "declines a task")
+    check_person(actor, Sentence("declines a task"))
     row = _locked(actor, task)
     if not row.proposed:
         sentence = Sentence("{code} is accepted, so it cannot be declined. Drop or delete it instead.", code=row.code)
@@ -112,7 +112,7 @@ def decline(*, actor: Actor, task: Task) -> Task:
 @transaction.atomic
 def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
     """The user has confirmed or given what the item needs, so work may pass it. Clearing it again changes nothing."""
-    check_person(actor, "clears a breakpoint")
+    check_person(actor, Sentence("clears a breakpoint"))
     row = _locked(actor, task)
     if not row.breakpoint:
         raise ProductError(
@@ -131,7 +131,7 @@ def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
 @transaction.atomic
 def reorder(*, actor: Actor, task: Task, after: Task | None) -> Task:
     """Puts it behind one of those in its order (`Task.objects.beside`), or first."""
-    check_person(actor, "changes the order")
+    check_person(actor, Sentence("changes the order"))
     row = _locked(actor, task)
     others = list(Task.objects.beside(row).exclude(pk=row.pk))
     place = 0
@@ -166,7 +166,11 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
     if row.status not in Task.UNFINISHED:
         raise ProductError(
             "finished",
-            Sentence("{code} is {status}. Reopen it first, then move it.", code=row.code, status=Sentence(row.status)),
+            Sentence(
+                "{code} is {status}. Reopen it first, then move it.",
+                code=row.code,
+                status=Task.STATUS_WORDS[row.status],
+            ),
             status=409,
         )
     if day == row.date:
@@ -191,7 +195,7 @@ def delete(*, actor: Actor, task: Task) -> None:
 
     Raises `legal_hold` (409).
     """
-    check_person(actor, "deletes")
+    check_person(actor, Sentence("deletes"))
     row = _locked(actor, task)
     for child in row.children.exclude(level=Task.Level.ITEM).select_related("parent"):
         _write(actor, child, {"parent": None})
@@ -217,7 +221,7 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], onl
         raise ProductError("empty_checklist", "Give at least one item. To empty the checklist, delete its items.")
     unfinished = list(row.children.filter(level=Task.Level.ITEM, status__in=Task.UNFINISHED))
     if any(item.blocking for item in unfinished):
-        check_person(actor, "takes a breakpoint away")
+        check_person(actor, Sentence("takes a breakpoint away"))
     drafted = []
     for item in items:
         new = Task(owner=actor.user, level=Task.Level.ITEM, horizon=Task.Horizon.DAY, date=row.date)

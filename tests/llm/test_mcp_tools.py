@@ -89,7 +89,7 @@ async def test_the_tools_of_a_server_over_http_are_offered_and_run(url: str) -> 
     assert tool.definition.description == "Adds two numbers."
     assert tool.definition.parameters["type"] == "object"
     assert set(tool.definition.parameters["properties"]) == {"a", "b"}
-    assert tool.label({"a": 1}) == "Asking calc: add"
+    assert tool.label({"a": 1}).english == "Asking calc: add"
     assert (await run_tool(tool, {"a": 2, "b": 40})).text == "42"
 
 
@@ -218,7 +218,7 @@ async def test_one_bad_tool_costs_no_other_and_is_named(wire: str, tmp_path: Pat
         listing = await tools_of(server)
         offered = {each.definition.name: each for each in listing.tools}
         assert list(offered) == ["odd__good", *(f"odd__{name}" for name in BAD_SCHEMAS)]
-        assert {each.name: each.reason for each in listing.problems} == {
+        assert {each.name: each.reason.english for each in listing.problems} == {
             "odd__broken": "Its input is of type array, but a call always carries an object.",
             "tool 15": "It has no name.",
             "tool 16": "It has no name.",
@@ -248,7 +248,7 @@ async def test_pages_in_a_circle_end_and_an_empty_page_leads_on(
     with reached(Misbehaving([], pages=pages), wire, tmp_path) as server:
         listing = await tools_of(server)
     assert [each.served_as for each in listing.tools] == names
-    assert [each.reason for each in listing.problems if each.name == "odd: more tools"] == (
+    assert [each.reason.english for each in listing.problems if each.name == "odd: more tools"] == (
         ["The pages of the server's list do not end; those beyond are not read."] if reason else []
     )
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
+from django.utils.translation import gettext_noop
+
 from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said, Unusable, checked, moment, text_of
 from chat.conversations.importing.stream import damaged
 from core.errors import ProductError
@@ -25,8 +27,12 @@ MAX_SOURCE = 160  # characters
 MAX_LINE = 80_000_000  # bytes of a conversation
 PIECE = 1024 * 1024  # bytes
 _SENTENCES = {
-    "took_too_long": "Reading this export took too long. Upload its conversations in several smaller files.",
-    "too_much_memory": "Reading this export took too much memory. Upload its conversations in several smaller files.",
+    "took_too_long": gettext_noop(
+        "Reading this export took too long. Upload its conversations in several smaller files."
+    ),
+    "too_much_memory": gettext_noop(
+        "Reading this export took too much memory. Upload its conversations in several smaller files."
+    ),
 }
 _SIGNALS = {signal.SIGXCPU: "took_too_long", signal.SIGKILL: "too_much_memory"}
 

@@ -6,12 +6,12 @@ What says that a file is closed stands in the text of the file that holds it, so
 import re
 from dataclasses import replace
 
-from core.sentences import Sentence
+from core.sentences import Sentence, gettext_noop
 from files.extraction.readers.media_types import MAIL, MBOX, MSG, ZIP
 from files.extraction.readers.result import SENTENCES, Extracted, paged
 
 CODES = ("locked_inside", "wrong_inside", "untried_inside")
-STILL_CLOSED = "Files in it that a password still closes: {names}. Enter the password on its page."
+STILL_CLOSED = gettext_noop("Files in it that a password still closes: {names}. Enter the password on its page.")
 _NAMED = 10  # of them
 _WHY = "|".join(re.escape(f"[Not read: {SENTENCES[code]}]") for code in CODES)
 _PROTECTED = f"\n\n[Not read: {SENTENCES['protected']}]"
