@@ -20,7 +20,6 @@ from django.conf import settings
 
 from audit.actions import ERASED
 from audit.models import Entry
-from core.sentences import Sentence
 
 PERSONAL = ("actor_name", "token_name", "object_name", "address")
 SAID = ("how", "actor_id", "token_id", "request_id", "action", "object_type", "object_id", "changes", "personal_digest")
@@ -32,7 +31,7 @@ class Broken:
     """Of the row at this place of the chain; `sequence` is None for a row that has none."""
 
     sequence: int | None
-    sentence: Sentence
+    sentence: str
 
 
 @dataclass(slots=True)
@@ -63,12 +62,7 @@ def verify(checked: Checked) -> Iterator[Broken]:
         checked.rows += 1
         checked.sequence, checked.hash = entry.sequence or 0, entry.hash
     for entry in Entry.objects.filter(sequence=None).iterator(AT_ONCE):
-        yield Broken(
-            None,
-            Sentence(
-                "The row {pk} has no place in the chain: the database's trigger was switched off.", pk=str(entry.pk)
-            ),
-        )
+        yield Broken(None, f"The row {entry.pk} has no place in the chain: the database's trigger was switched off.")
 
 
 def _begins(entry: Entry) -> Iterator[Broken]:
@@ -78,7 +72,7 @@ def _begins(entry: Entry) -> Iterator[Broken]:
     forgotten = Entry.objects.filter(action="audit.forgotten").order_by("-sequence").first()
     through = forgotten.changes if forgotten is not None else {}
     if (through.get("through"), through.get("hash")) != ((entry.sequence or 1) - 1, entry.previous):
-        yield Broken(entry.sequence, Sentence("The rows before this one are gone, and no retention took them away."))
+        yield Broken(entry.sequence, "The rows before this one are gone, and no retention took them away.")
 
 
 def _erased() -> set[str]:
@@ -97,19 +91,17 @@ def _blank(entry: Entry, erased: set[str]) -> bool:
 def _wrong(entry: Entry, before: Checked, keys: list[bytes], erased: set[str]) -> Iterator[Broken]:
     number = entry.sequence or 0
     if number != before.sequence + 1:
-        yield Broken(
-            number, Sentence("The {sequence} rows before this one are gone.", sequence=number - before.sequence - 1)
-        )
+        yield Broken(number, f"The {number - before.sequence - 1} rows before this one are gone.")
     if entry.previous != before.hash:
-        yield Broken(number, Sentence("It does not follow the row before it."))
+        yield Broken(number, "It does not follow the row before it.")
     if entry.hash != _link(entry):
-        yield Broken(number, Sentence("Its hash is not its own."))
+        yield Broken(number, "Its hash is not its own.")
     if not any(hmac.compare_digest(entry.digest, _hmac(key, _said(entry))) for key in keys):
-        yield Broken(number, Sentence("It was changed, or written under a key that is no longer in ENCRYPTION_KEYS."))
+        yield Broken(number, "It was changed, or written under a key that is no longer in ENCRYPTION_KEYS.")
     elif not _blank(entry, erased) and not any(
         hmac.compare_digest(entry.personal_digest, _hmac(key, _personal(entry))) for key in keys
     ):
-        yield Broken(number, Sentence("A name or the address in it was changed."))
+        yield Broken(number, "A name or the address in it was changed.")
 
 
 def _keys() -> list[bytes]:

@@ -50,7 +50,7 @@ def behind_the_back() -> Iterator[Any]:
 
 
 def broken() -> list[str]:
-    return [found.sentence.english for found in verify(Checked())]
+    return [found.sentence for found in verify(Checked())]
 
 
 def test_each_row_follows_the_one_before_it(rows: list[Entry]) -> None:
