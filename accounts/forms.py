@@ -15,8 +15,9 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from unfold.forms import AuthenticationForm as UnfoldSignInForm
 
-from accounts.access import login_throttle, sign_ins
+from accounts.access import sign_ins
 from accounts.access.login import require_own_way
+from accounts.access.login_throttle import LimitedTriesMixin, begin
 from accounts.models import User
 from core.errors import ProductError
 
@@ -26,41 +27,35 @@ SCOPES = {
     "files": _("Files: upload, read, search and delete them."),
     "projects": _("Projects: their instructions, files, members and search."),
     "tasks": _("Tasks: plan them, run them, read what came of it."),
+    "system": _("System messages: those of a program in OpenAI's protocol replace the workspace's system prompt."),
     "admin": _("Your account: make and revoke tokens, change settings; if you administer the workspace, that too."),
 }
 DAYS = {"30": _("after 30 days"), "90": _("after 90 days"), "365": _("after a year"), "": _("never")}
 
 
-class SignInForm(AuthenticationForm):
+class SignInForm(LimitedTriesMixin, AuthenticationForm):
     """Who knows the password; a second factor is still to be asked for (`access.login.proceed`).
 
-    `retry_after`: seconds until a password is looked at again; None unless too many have been wrong. `provider_only`:
-    the password is right, and such people sign in through a provider alone.
+    `provider_only`: the password is right, and such people sign in through a provider alone.
     """
 
-    retry_after: int | None = None
     provider_only = False
 
     def clean(self) -> dict[str, Any]:
         if self.request is None or not self.cleaned_data.get("username") or not self.cleaned_data.get("password"):
             return super().clean()
-        attempt = login_throttle.begin(self.request, self.cleaned_data["username"])
-        self.retry_after = attempt.retry_after
+        name, password = self.cleaned_data["username"], self.cleaned_data["password"]
         try:
-            login_throttle.require_tries(attempt.retry_after)
-            given = {name: self.cleaned_data[name] for name in ("username", "password")}
-            self.user_cache = authenticate(self.request, **given, first_of_two=True)
-            if self.user_cache is None:
-                self.retry_after = attempt.retry_after_failure
-                login_throttle.require_tries(self.retry_after)
-                raise self.get_invalid_login_error()
-            self.confirm_login_allowed(self.user_cache)
-            if isinstance(self.user_cache, User):
-                self._require_own_way(self.user_cache)
+            with self.trying(begin(self.request, name)):
+                self.user_cache = authenticate(self.request, username=name, password=password, first_of_two=True)
+                if self.user_cache is None:
+                    raise self.get_invalid_login_error()
+                self.confirm_login_allowed(self.user_cache)
+                if isinstance(self.user_cache, User):
+                    self._require_own_way(self.user_cache)
         except ValidationError:
-            sign_ins.sign_in_refused(self.cleaned_data["username"])
+            sign_ins.sign_in_refused(name)
             raise
-        attempt.succeeded()
         return self.cleaned_data
 
     def _require_own_way(self, person: User) -> None:
@@ -75,10 +70,8 @@ class AdminSignInForm(SignInForm, UnfoldSignInForm):
     """The admin's, named by `settings.UNFOLD`."""
 
 
-class PasswordForm(PasswordChangeForm):
+class PasswordForm(LimitedTriesMixin, PasswordChangeForm):
     """The old password, too, may be tried only so often: by whoever finds a browser that somebody left signed in."""
-
-    retry_after: int | None = None
 
     def __init__(self, request: HttpRequest, user: User, data: Any = None) -> None:
         super().__init__(user, data)
@@ -87,17 +80,12 @@ class PasswordForm(PasswordChangeForm):
             del self.fields["old_password"]
 
     def clean_old_password(self) -> str:
-        attempt = login_throttle.begin(self.request, self.user.get_username())
-        self.retry_after = attempt.retry_after
-        login_throttle.require_tries(self.retry_after)
-        try:
-            password: str = super().clean_old_password()
-        except ValidationError:
-            sign_ins.password_refused(self.user)
-            self.retry_after = attempt.retry_after_failure
-            login_throttle.require_tries(self.retry_after)
-            raise
-        attempt.succeeded()
+        with self.trying(begin(self.request, self.user.get_username())):
+            try:
+                password: str = super().clean_old_password()
+            except ValidationError:
+                sign_ins.password_refused(self.user)
+                raise
         return password
 
 
@@ -107,10 +95,8 @@ class PreferencesForm(forms.ModelForm[User]):
         fields: ClassVar = ["language", "timezone", "theme", "accepts_model_tasks", "asks_before_search"]
 
 
-class TokenForm(forms.Form):
+class TokenForm(LimitedTriesMixin, forms.Form):
     """A stolen session makes no token that outlives it: the password is asked for again."""
-
-    retry_after: int | None = None
 
     name = forms.CharField(max_length=100)
     scopes = forms.MultipleChoiceField(
@@ -126,16 +112,11 @@ class TokenForm(forms.Form):
             del self.fields["password"]
 
     def clean_password(self) -> str:
-        attempt = login_throttle.begin(self.request, self.user.get_username())
-        self.retry_after = attempt.retry_after
-        login_throttle.require_tries(self.retry_after)
         password: str = self.cleaned_data["password"]
-        if not self.user.check_password(password):
-            sign_ins.password_refused(self.user)
-            self.retry_after = attempt.retry_after_failure
-            login_throttle.require_tries(self.retry_after)
-            raise ValidationError(_("This is not your password."), code="wrong_password")
-        attempt.succeeded()
+        with self.trying(begin(self.request, self.user.get_username())):
+            if not self.user.check_password(password):
+                sign_ins.password_refused(self.user)
+                raise ValidationError(_("This is not your password."), code="wrong_password")
         return password
 
     def token(self) -> dict[str, Any]:

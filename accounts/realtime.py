@@ -34,11 +34,11 @@ from accounts.access.authentication import Credential, holding
 from accounts.access.second_factor import must_set_up
 from accounts.access.sessions import TOLD_WITHIN, group_of, group_of_token
 from accounts.models import ApiToken, User
-from accounts.models.workspace import workspace_at
 from core import background
 from core.errors import ProductError
 from core.logs.metrics import STREAMS
 from core.sentences import Sentence
+from workspace.models.settings import workspace_at
 
 NOT_SIGNED_IN, TOO_MANY = 4401, 4430  # close codes
 NOTED_FOR = 3600  # seconds; for a page that is older everything has changed

@@ -21,12 +21,12 @@ from accounts.access.holds import is_held
 from accounts.access.rights import require
 from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
 from accounts.models import AdminRecord, ApiToken, May, Session, User
-from accounts.models.workspace import all_languages, workspace_at
 from audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
 from core.sentences import Sentence
 from core.time_zones import is_zone, present_name
+from workspace.models.settings import all_languages, workspace_at
 
 MAX_NAME = 100
 PREFERENCES = ("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search")
@@ -66,7 +66,8 @@ def create_token(
 
 
 def _scopes(given: Sequence[str] | None) -> list[str]:
-    chosen = [scope for scope in ApiToken.SCOPES if (scope in given if given is not None else scope != "admin")]
+    usual = [scope for scope in ApiToken.SCOPES if scope not in ApiToken.NOT_BY_DEFAULT]
+    chosen = usual if given is None else [scope for scope in ApiToken.SCOPES if scope in given]
     unknown = sorted(set(given or ()) - set(ApiToken.SCOPES))
     if unknown:
         known = ", ".join(ApiToken.SCOPES)

@@ -5,13 +5,13 @@ from uuid import UUID
 from celery import shared_task
 
 from accounts import people
-from accounts.access.permissions import forget_answers
 from accounts.access.sessions import SessionStore
 from accounts.mailing import addresses
 from accounts.models import User, WebhookDelivery
 from accounts.webhooks import sending
 from accounts.webhooks import services as webhooks
 from audit.services import forget_old
+from core.api.idempotency import forget_answers
 from core.background import carry, enqueue, on_database
 
 

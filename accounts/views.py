@@ -23,10 +23,10 @@ from accounts.forms import PasswordForm, PreferencesForm, TokenForm
 from accounts.mailing import sending
 from accounts.mailing.views import AddressForm
 from accounts.models import ApiToken, User, workspace_timezone
-from accounts.models.workspace import workspace_at, workspace_of
 from core.net.site import site_origin
 from core.requests import get_or_404
 from core.time_zones import legacy_names, names, present_name
+from workspace.models.settings import workspace_at, workspace_of
 
 ENDED = 20  # tokens of the past that are listed
 

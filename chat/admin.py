@@ -20,21 +20,14 @@ from django.utils.translation import gettext_noop
 from accounts.models import User
 from chat.conversations.erasing import hold
 from chat.conversations.importing.jobs import remove_import, retry_import
-from chat.models import Conversation, Import, Reading, Run, Share, Summary, SummaryJob, Turn
-from chat.readings.services import stop_reading
-from chat.replay import admin as replay_admin
-from chat.runs.limits import used
-from chat.runs.services import stop_run
+from chat.ledger.overview import ASKING
+from chat.models import Conversation, Import, Share, Summary, SummaryJob, Turn
 from chat.texts import admin as text_admin
-from chat.usage import admin as usage_admin
-from chat.usage.overview import ASKING
 from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column, confirmed, display, go
 from core.errors import ProductError
-from core.i18n import grouped
-from core.sentences import Sentence
 from personas.models import Persona
 
-__all__ = ["replay_admin", "text_admin", "usage_admin"]  # Django looks for admin pages here alone
+__all__ = ["text_admin"]  # Django looks for admin pages here alone
 
 
 @admin.register(Conversation)
@@ -232,47 +225,6 @@ class SummaryJobAdmin(RecordAdmin):
         return job.status
 
 
-@admin.register(Run)
-class RunAdmin(RecordAdmin):
-    ordering = ("-id",)
-    list_display = ("id", "owner", "task_code", "model", "status_label", "code", "created", "started", "finished")
-    list_select_related = ("owner", "task", "model")
-    list_filter = ("status", "unasked", "model")
-    search_fields = ("=id", "=owner__username", "=task__code", "=code")
-    search_help_text = "The id of a run, a user name, a task's code, or the code of what went wrong"
-    fields = (
-        *("id", "owner", "task_code", "of_conversation", "model", "status_label", "code", "steps_and_tokens"),
-        *("unasked", "created", "started", "finished", "heartbeat"),
-    )
-    task_code = column("task.code", "Task")
-    of_conversation = column("conversation_id", "Conversation")
-    actions_detail: Any = ("stop",)
-
-    def has_stop_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return acting(request).has_perm("chat.change_run")
-
-    @display(description="Status", ordering="status", label=STATES)
-    def status_label(self, run: Run) -> str:
-        return run.status
-
-    @display(description="Used")
-    def steps_and_tokens(self, run: Run) -> str:
-        so_far = used(run)
-        said = _("%(steps)s steps, %(tokens)s tokens, %(minutes)s minutes")
-        return said % {"steps": so_far.steps, "tokens": grouped(so_far.tokens), "minutes": f"{so_far.minutes:.0f}"}
-
-    @confirmed(
-        "Stop",
-        icon="stop_circle",
-        permission="stop",
-        ask="Stop this run?",
-        explain="The answer that is being written is stopped too. Its owner can go on with it.",
-    )
-    def stop(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        run = stop_run(user=cast("User", request.user), run=self.row(request, object_id))
-        return self.back(request, run, Sentence("The run is stopped."))
-
-
 @admin.register(Share)
 class ShareAdmin(RecordAdmin):
     ordering = ("-id",)
@@ -367,58 +319,6 @@ class ImportAdmin(RecordAdmin):
             return self.back(request, job, error.sentence, messages.ERROR)
         self.message_user(request, said, messages.SUCCESS)
         return go(reverse("admin:chat_import_changelist"))
-
-
-@admin.register(Reading)
-class ReadingAdmin(RecordAdmin):
-    ordering = ("-id",)
-    list_display = ("id", "person", "model_name", "status_label", "code", "calls_and_asked", "created", "finished")
-    list_select_related = ("person",)
-    list_filter = ("status", "code")
-    search_fields = ("=id", "=person__username", "=conversation__id")
-    search_help_text = "The id of a reading or conversation, or a user name"
-    fields = (
-        *("id", "person", "of_conversation", "files_read", "model_name", "status_label", "code", "calls_and_asked"),
-        *("parts_read", "tokens", "cost", "created", "heartbeat", "finished", "attempt"),
-    )
-    of_conversation = column("conversation_id", "Conversation")
-    actions_detail: Any = ("stop",)
-
-    def has_stop_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return acting(request).has_perm("chat.change_reading")
-
-    @display(description="Status", ordering="status", label=STATES)
-    def status_label(self, reading: Reading) -> str:
-        return reading.status
-
-    @display(description="Model calls, of those agreed to")
-    def calls_and_asked(self, reading: Reading) -> str:
-        return f"{reading.asked:,} / {reading.calls:,}"
-
-    @display(description="Files")
-    def files_read(self, reading: Reading) -> str:
-        """By their ids, as their names are the person's; a dash for one that is deleted since."""
-        return ", ".join(str(file or "–") for file in reading.files.values_list("file_id", flat=True))
-
-    @display(description="Parts read")
-    def parts_read(self, reading: Reading) -> str:
-        parts = reading.parts.filter(level=0)
-        return f"{parts.filter(state='done').count():,} / {parts.count():,}"
-
-    @confirmed(
-        "Stop",
-        icon="stop_circle",
-        permission="stop",
-        ask="Stop this reading?",
-        explain="What was found stays. Its person can go on with it.",
-    )
-    def stop(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        reading = self.row(request, object_id)
-        try:
-            stop_reading(user=cast("User", request.user), reading=reading)
-        except ProductError as error:
-            return self.back(request, reading, error.sentence, messages.ERROR)
-        return self.back(request, reading, Sentence("The reading is stopped."))
 
 
 def _seconds(span: timedelta | None) -> str:

@@ -1,7 +1,6 @@
 """The one WebSocket of a page. It carries: frames in become calls of services, events of turns become frames out."""
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from uuid import UUID
 
 from django.utils.translation import override
 
-from accounts.access.permissions import LONGEST_KEY
 from accounts.models import User
 from accounts.realtime import SignedInConsumer, has_changed
 from chat.conversations.branches import continue_answer
@@ -36,6 +34,8 @@ from chat.realtime.events import (
 from chat.sending.services import send_or_queue
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask, check_effort, regenerate
+from core import json_bodies
+from core.api.idempotency import LONGEST_KEY
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, identifier
 from core.sentences import Sentence
@@ -59,24 +59,30 @@ class ConversationConsumer(SignedInConsumer):
         await super().disconnect(code)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
+        if not hasattr(self, "user"):
+            return  # the close is on its way
         try:
             frame = _parse(text_data, self.pace)
         except Refused as refusal:
             await self.close(refusal.close_code)
             return
-        if not hasattr(self, "user"):
-            return  # the close is on its way
+        except ProductError as error:
+            await self._refuse(error, None)
+            return
         if frame["type"] != "ping" and not await self.holds():
             return
         try:
             await getattr(self, f"on_{frame['type']}")(frame)
             await self.send_json({"type": "ACK", "id": frame.get("id")})
         except ProductError as error:
-            with override(self.language):
-                detail = str(error.sentence)
-            await self.send_json({"type": "ERROR", "id": frame.get("id"), "code": error.code, "detail": detail})
+            await self._refuse(error, frame.get("id"))
             if isinstance(error, NotFound):
                 await self.close(NOT_YOURS)
+
+    async def _refuse(self, error: ProductError, frame_id: object) -> None:
+        with override(self.language):
+            detail = str(error.sentence)
+        await self.send_json({"type": "ERROR", "id": frame_id, "code": error.code, "detail": detail})
 
     async def on_ping(self, frame: dict[str, Any]) -> None:
         """Answered by the acknowledgement alone."""
@@ -166,7 +172,10 @@ class Pace:
 
 
 def _parse(text: str | None, pace: Pace) -> dict[str, Any]:
-    """A frame as an object with a known `type`; raises `Refused` with the code to close the socket with."""
+    """A frame as an object with a known `type`.
+
+    Raises `Refused` with the code to close the socket with, and `too_many_values`.
+    """
     if not pace.take():
         raise Refused(TOO_FAST)
     if text is None:
@@ -174,7 +183,7 @@ def _parse(text: str | None, pace: Pace) -> dict[str, Any]:
     if len(text) > MAX_FRAME:
         raise Refused(TOO_LARGE)
     try:
-        frame = json.loads(text)
+        frame = json_bodies.load_text(text)
     except (ValueError, RecursionError) as error:
         raise Refused(BAD_FRAME) from error
     known = isinstance(frame, dict) and isinstance(frame.get("type"), str) and frame["type"] in FRAMES

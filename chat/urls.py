@@ -2,10 +2,10 @@ from django.urls import path, register_converter
 
 from accounts.access.page_throttle import limited
 from chat.conversations import views as conversations
-from chat.readings import views as reading_views
-from chat.runs import views as run_views
+from chat.ledger import urls as ledger_urls
+from chat.readings import urls as reading_urls
+from chat.runs import urls as run_urls
 from chat.summaries import views as summary_views
-from chat.usage import views as usage_views
 from chat.web import branches, conversation, diagrams, file_picker, palette, persona_and_project, sources
 from core.permissions import signed_in
 from core.requests import DayConverter
@@ -42,8 +42,6 @@ urlpatterns = [
     path("search/", conversations.search, name="search"),
     path("palette/", palette.palette, name="palette"),
     path("diagram/", diagrams.frame, name="diagram"),
-    path("usage/", usage_views.my_usage, name="usage"),
-    path("usage.csv", usage_views.my_usage_csv, name="usage_csv"),
     path("projects/<uuid:pk>/meter/", persona_and_project.meter, name="project_meter"),
     path("projects/<uuid:pk>/conversations/", persona_and_project.conversations, name="project_conversations"),
     path("personas/<uuid:pk>/plan/", persona_and_project.plan, name="persona_plan"),
@@ -84,22 +82,6 @@ urlpatterns = [
     path("summaries/<uuid:pk>/edit/", summary_views.edit, name="edit_summary"),
     path("summaries/<uuid:pk>/rebuild/", summary_views.rebuild, name="rebuild_summary"),
     path("summaries/<uuid:pk>/undo/", summary_views.undo, name="undo_summary"),
-    path("readings/", reading_views.readings, name="readings"),
-    path("readings/<uuid:pk>/", reading_views.reading, name="reading"),
-    path("readings/<uuid:pk>/citations/<int:citation>/", reading_views.doubt, name="reading_doubt"),
-    path("readings/<uuid:pk>/stop/", reading_views.stop, name="stop_reading"),
-    path("readings/<uuid:pk>/resume/", reading_views.resume, name="resume_reading"),
-    path("readings/<uuid:pk>/remove/", reading_views.remove, name="remove_reading"),
-    path("readings/<uuid:pk>/take-along/", reading_views.take_along, name="take_reading_along"),
-    path("files/<uuid:pk>/read/", reading_views.read_file, name="read_file"),
-    path("files/<uuid:pk>/read/plan/", reading_views.plan_file, name="plan_reading"),
-    path("tasks/<uuid:pk>/run/", run_views.task_run, name="task_run"),
-    path("tasks/code/<str:code>/", run_views.by_code, name="task_by_code"),
-    path("runs/<uuid:pk>/start/", run_views.act, {"what": "start"}, name="run_start"),
-    path("runs/<uuid:pk>/stop/", run_views.act, {"what": "stop"}, name="run_stop"),
-    path("runs/<uuid:pk>/answer/", run_views.act, {"what": "answer"}, name="run_answer"),
-    path("runs/<uuid:pk>/retry/", run_views.act, {"what": "retry"}, name="run_retry"),
-    path("mentions/", run_views.offer, name="mentions"),
     path("c/<uuid:pk>/next/", conversation.queued, name="next"),
     path("c/<uuid:pk>/next/send/", conversation.send_next, name="send_next"),
     path("c/<uuid:pk>/next/edit/", conversation.edit_queued, name="edit_next"),
@@ -107,4 +89,10 @@ urlpatterns = [
 ]
 
 # A link to a shared conversation is for whoever has it.
-urlpatterns = [*signed_in(urlpatterns), path("s/<slug:token>/", limited("shared", conversations.shared), name="shared")]
+urlpatterns = [
+    *signed_in(urlpatterns),
+    *ledger_urls.urlpatterns,
+    *reading_urls.urlpatterns,
+    *run_urls.urlpatterns,
+    path("s/<slug:token>/", limited("shared", conversations.shared), name="shared"),
+]

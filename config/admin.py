@@ -11,18 +11,14 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
+from chat.lab.profile_trial import trials
 from chat.models import Conversation
-from chat.prompts.profile_trial import trials
-from config.workspace import admin as workspace_admin
-from config.workspace import people_admin
 from core import i18n
 from core.admin import acting
 from core.permissions import has_right
 from llm.models import Model
 from personas.admin import BudgetProfileAdmin
 from personas.models import BudgetProfile
-
-__all__ = ["people_admin", "workspace_admin"]  # Django looks for admin pages here alone
 
 # The menu, in the order in which a workspace is set up.
 GROUPS = {

@@ -30,16 +30,19 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 from redis.exceptions import RedisError
 
-from chat.models import Import, ModelCall, Run, Turn
-from chat.usage import overview
-from chat.usage.overview import Day, Days
-from chat.usage.services import Figures, midnight
+from chat.ledger import overview
+from chat.ledger.models import ModelCall
+from chat.ledger.overview import Day, Days
+from chat.ledger.services import Figures, midnight
+from chat.models import Import, Turn
+from chat.runs.services import open_runs
 from config.management.commands.doctor import findings
 from core import background, i18n
 from core.admin import acting
 from core.ids import id_at
 from core.permissions import has_right
 from files.models import File
+from projects.planner.models import Run
 
 CHOICES = (7, 30, 90)  # days
 GREY = {"color": "#8b93a1"}  # reads on white and on black
@@ -233,7 +236,7 @@ def _queue() -> dict[str, Any] | None:
 
 def _runs() -> list[tuple[Any, int, str]]:
     """The label of each status that a run can be in that is not over, how many there are, and their list."""
-    found = overview.open_runs()
+    found = open_runs()
     return [
         (Run.Status(status).label, found.get(status, 0), _list("chat_run", {"status__exact": status}))
         for status in Run.OPEN

@@ -1,8 +1,12 @@
-"""Service URLs, including the Unix-socket forms that the usual parsers refuse, as each library wants them."""
+"""Service URLs as the settings of each library, including the Unix-socket forms that the usual parsers refuse.
+
+django-environ reads the URL of the database. It does not read that of mail, where it takes `smtps://` for STARTTLS.
+"""
 
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
+from environ import Env
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as NotConnected
 from redis.retry import Retry
@@ -14,7 +18,6 @@ STREAMS_DB, BROKER_DB, CHANNELS_DB, CACHE_DB = 0, 1, 2, 3
 
 SUBMISSION = 587  # the port at which mail is handed in (RFC 6409)
 PREPARED_AFTER = 2  # uses of a statement on one connection
-CONNECT_SECONDS = 5  # for a connection of a web process to the database
 BROKER_SECONDS = 2  # that a Redis as broker has for one command
 
 # A Redis that hangs must not hold requests: what a request asks of the cache it does without after a second. A
@@ -33,24 +36,20 @@ def database(url: str, *, prepared: bool = True, cursors: bool = True) -> dict[s
     `prepared`: whether a statement that is bound on the server (`chat.models.queries`) is planned once a connection.
     `cursors`: whether long results are read piece by piece, which takes one connection from beginning to end.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("postgres", "postgresql"):
+    if not url.startswith(("postgres://", "postgresql://")):
         raise StartError("DATABASE_URL must start with postgresql://, as in postgresql://user:password@host:5432/name.")
-    query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-    host = query.pop("host", None) or parts.hostname or ""
+    config = Env.db_url_config(url)
+    options = config.get("OPTIONS", {})
     return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": unquote(parts.path.lstrip("/")),
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        "HOST": host,
-        "PORT": str(parts.port or query.pop("port", "")),
+        **config,
+        "HOST": options.pop("host", config["HOST"]),
+        "PORT": str(options.pop("port", config["PORT"])),
         "OPTIONS": {
             # A few hundred messages sent at once wait for one another for as long. Each connection is a process of
             # PostgreSQL with 3 MB of its own, so none stays that has been idle for a minute.
             "pool": {"min_size": 1, "max_size": 24, "timeout": 30, "max_idle": 60},
             "prepare_threshold": PREPARED_AFTER if prepared else None,
-            **query,
+            **options,
         },
         "CONN_HEALTH_CHECKS": True,
         "DISABLE_SERVER_SIDE_CURSORS": not cursors,
@@ -63,12 +62,6 @@ def limit_statements(database: dict[str, Any], seconds: float) -> None:
     if seconds:
         given = database["OPTIONS"].get("options", "")
         database["OPTIONS"]["options"] = f"{given} -c statement_timeout={round(seconds * 1000)}".strip()
-
-
-def connect_by(database: dict[str, Any], kind: type) -> None:
-    """The pool's connections are of this class; one that does not come about in some seconds is given up."""
-    database["OPTIONS"]["pool"]["connection_class"] = kind
-    database["OPTIONS"].setdefault("connect_timeout", CONNECT_SECONDS)
 
 
 def redis(url: str, db: int) -> str:

@@ -47,12 +47,21 @@ INSTALLED_APPS = [
     "drf_standardized_errors",
     "audit",
     "core",
+    "workspace",
     "llm",
     "accounts",
     "files",
     "personas",
     "projects",
+    "projects.planner",
+    "projects.saved_prompts",
     "chat",
+    "chat.ledger",
+    "chat.readings",
+    "chat.lab",
+    "chat.runs",
+    "workspace.administration",
+    *(["contrib.ag_ui"] if env.bool("AG_UI", default=True) else []),
     "config",
 ]
 
@@ -92,7 +101,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "accounts.workspace.for_templates",
+                "workspace.look.for_templates",
             ],
         },
     },
@@ -165,8 +174,14 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 PASSWORD_RESET_TIMEOUT = 7 * 86_400  # seconds; how long a link works with which somebody chooses a password
+# Of django-allauth: how the product answers its questions, and what the product does itself. Docs: decision 0047.
+ACCOUNT_ADAPTER = "accounts.second_factors.adapter.AccountAdapter"
+ACCOUNT_RATE_LIMITS = MFA_RATE_LIMITS = False  # `accounts.access.login_throttle` and `page_throttle` limit
+ACCOUNT_AUTHENTICATED_LOGIN_REDIRECTS = False  # who is signed in may sign in again
 MFA_ADAPTER = "accounts.second_factors.adapter.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_WEBAUTHN_USER_VERIFICATION = "required"  # the device asks for its PIN or a fingerprint
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # addresses are `User.email`
 MFA_TOTP_TOLERANCE = 1  # steps of 30 seconds that a phone's clock may be wrong
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "chat:home"
@@ -204,7 +219,7 @@ CONNECTIONS_AT_ONCE = env.int("CONNECTIONS_AT_ONCE", default=100)  # sockets and
 WAITING_TURNS = env.int("WAITING_TURNS", default=50)  # of one person, beside those: they wait in that person's own line
 STORED_BYTES = env.int("STORED_BYTES", default=10_000_000_000)  # of one person; 0 sets no limit
 GOES_WITH_PERSON = "personas.services.delete_reminders_of"  # deletes what nobody else uses and no row of theirs owns
-SEARCH_LEDGER = "chat.usage.searching.written_down"  # writes down what embedders and re-rankers read
+SEARCH_LEDGER = "chat.ledger.searching.written_down"  # writes down what embedders and re-rankers read
 PAGE_READER = "chat.background.page_reading.read_page"  # reads pages that are pictures, with a model
 # What a legal hold keeps: by kind of row, the paths to the holds that reach it.
 _ATTACHED = "attachments__message__conversation"
@@ -290,9 +305,13 @@ SPECTACULAR_SETTINGS = {
         "MemberRole": "accounts.models.Role",
         "EffortEnum": "llm.models.Effort",
         "LanguageEnum": LANGUAGES,
-        "ReadingStatus": "chat.models.Reading.Status",
+        "ReadingStatus": "chat.readings.models.Reading.Status",
     },
-    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.api_docs.schema.complete"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "config.api_docs.schema.complete",
+        *(["contrib.ag_ui.openapi.complete"] if "contrib.ag_ui" in INSTALLED_APPS else []),
+    ],
     "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
@@ -301,13 +320,13 @@ SPECTACULAR_SETTINGS = {
 
 
 UNFOLD = {
-    "SITE_TITLE": "config.workspace.look.title",
-    "SITE_HEADER": "config.workspace.look.name",
-    "SITE_ICON": "config.workspace.look.icon",
-    "SITE_FAVICONS": [{"rel": "icon", "href": "config.workspace.look.icon"}],
-    "STYLES": ["config.workspace.look.stylesheet"],
-    "SCRIPTS": ["config.workspace.look.script"],
-    "COLORS": "config.workspace.look.colours",
+    "SITE_TITLE": "workspace.look.title",
+    "SITE_HEADER": "workspace.look.name",
+    "SITE_ICON": "workspace.look.icon",
+    "SITE_FAVICONS": [{"rel": "icon", "href": "workspace.look.icon"}],
+    "STYLES": ["workspace.look.stylesheet"],
+    "SCRIPTS": ["workspace.look.script"],
+    "COLORS": "workspace.look.colours",
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": True,
     "LOGIN": {"form": "accounts.forms.AdminSignInForm"},

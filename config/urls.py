@@ -1,3 +1,4 @@
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import include, path
@@ -15,28 +16,27 @@ from accounts.openid import views as openid_views
 from accounts.second_factors import views as factor_views
 from accounts.views import forgotten, logo, sign_in, welcome
 from accounts.webhooks import api as webhook_api
-from chat.ag_ui.api import AgUiView
 from chat.api import conversations as chat_api
 from chat.api import permissions as permission_api
 from chat.api.plan import DocumentBudgetView
 from chat.conversations import api as conversations_api
 from chat.conversations import views
+from chat.ledger.api import MyselfView, OwnUsageView, UsageView
 from chat.openai_api import api as protocol_api
 from chat.readings import api as reading_api
 from chat.runs import api as run_api
 from chat.summaries import api as summary_api
-from chat.usage.api import MyselfView, OwnUsageView, UsageView
 from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page, people_page
 from config.http import app, health, metrics
-from config.setup.sign_in import AdminSignInView, SignInAgainView, SignInView
-from config.workspace.api import LogoView, WorkspaceView
 from files import api
 from personas import api as personas_api
 from personas import text_api
 from projects import api as projects_api
 from projects.planner import api as task_api
-from projects.prompts import api as prompt_api
+from projects.saved_prompts import api as prompt_api
+from workspace.administration.api import LogoView, WorkspaceView
+from workspace.setup.sign_in import AdminSignInView, SignInAgainView, SignInView
 
 __all__ = ["handler404", "handler500", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
 
@@ -75,10 +75,10 @@ urlpatterns = [
     path("files/", include("files.urls")),
     path("projects/", include("projects.urls")),
     path("tasks/", include("projects.planner.urls")),
-    path("personas/prompts/", include("projects.prompts.urls")),
+    path("personas/prompts/", include("projects.saved_prompts.urls")),
     path("personas/", include("personas.urls")),
     path("settings/", include("accounts.urls")),
-    path("setup/", include("config.setup.urls")),
+    path("setup/", include("workspace.setup.urls")),
     path(
         "login/",
         limited_sign_in("password", sign_in(SignInView.as_view())),
@@ -86,9 +86,10 @@ urlpatterns = [
     ),
     path("login/again/", limited_sign_in("password", sign_in(SignInAgainView.as_view())), name="login-again"),
     path("login/second/", limited_sign_in("second", factor_views.second_step), name="login-second"),
-    path("login/passkey/", limited_sign_in("passkey", factor_views.passkey, requests=2), name="login-passkey"),
     path(
-        "login/passkey/options/", limited_sign_in("passkey", factor_views.passkey_options), name="login-passkey-options"
+        "login/passkey/",
+        limited_sign_in("passkey", factor_views.PasskeySignInView.as_view(), requests=2, get_works=True),
+        name="login-passkey",
     ),
     path("login/forgotten/", limited_sign_in("forgotten", forgotten), name="forgotten"),
     path("login/sign-up/", limited_sign_in("sign-up", mail_views.sign_up), name="sign-up"),
@@ -148,7 +149,7 @@ urlpatterns = [
     path("api/v1/audit/", AuditView.as_view(), name="audit"),
     path("api/v1/me/", MyselfView.as_view(), name="me"),
     path("api/v1/me/usage/", OwnUsageView.as_view(), name="own-usage"),
-    path("api/v1/ag-ui/", AgUiView.as_view(), name="ag-ui"),
+    *([path("api/v1/ag-ui/", include("contrib.ag_ui.urls"))] if apps.is_installed("contrib.ag_ui") else []),
     path("api/v1/", include(router.urls)),
     path("api/v1/schema/", contracts.SchemaView.as_view(), name="schema"),
     path(

@@ -4,15 +4,14 @@ import os
 import sys
 
 from django.conf import settings
-from django.db import connection
 
 from config import service_urls
-from config.http import patience
+from config.http.database import bound_waits
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # Here alone: a person waits for a page, but migrations and background work may take their time, and wait longer.
 service_urls.limit_statements(settings.DATABASES["default"], settings.STATEMENT_TIMEOUT)
-service_urls.connect_by(settings.DATABASES["default"], patience.Connection)
+bound_waits(settings.DATABASES["default"])
 
 import config.asgi  # noqa: E402, F401 - sets Django up, which the server needs; no connection may be open before
 from config.http.server import CommandLine  # noqa: E402 - as above
@@ -22,6 +21,5 @@ if __name__ == "__main__":
     settings.MEDIA_ROOT.mkdir(
         mode=0o700, parents=True, exist_ok=True
     )  # also what is on its way to a bucket waits there
-    patience.begin(connection.get_connection_params(), connection.pool)  # type: ignore[attr-defined]  # no stubs have it
     CommandLine().run([*sys.argv[1:], "config.asgi:application"])
     leave(0)

@@ -1,4 +1,4 @@
-"""JSON of requests, whose values take a bounded amount of memory.
+"""JSON of requests and of the frames of sockets, whose values take a bounded amount of memory.
 
 A body of 8 MB may hold 2.6 million empty lists or objects, which take 170 to 240 MB. So the memory of the values is
 estimated from the text before anything is parsed. Long texts are bounded by the size of the body itself.
@@ -28,7 +28,11 @@ def load(raw: bytes, most: int = MOST, encoding: str = "utf-8") -> Any:
 
     Raises `too_many_values` (413), ValueError for what is not JSON, and RecursionError for what is nested too deeply.
     """
-    text = raw.decode(encoding)
+    return load_text(raw.decode(encoding), most)
+
+
+def load_text(text: str, most: int = MOST) -> Any:
+    """Return the value of a JSON text that is decoded already, as `load` does."""
     if _weighs_more(text, most):
         sentence = Sentence("The request has too many lists, objects and other values. Send fewer of them at once.")
         raise ProductError("too_many_values", sentence, status=413)

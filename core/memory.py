@@ -13,6 +13,7 @@ freed memory in up to eight arenas a processor, each of which only grows.
 import ctypes
 import gc
 import logging
+import os
 import threading
 import time
 from pathlib import Path
@@ -28,7 +29,7 @@ EVERY, SELDOM = 5.0, 30.0  # seconds between two looks: at first, and while ther
 LEFT_BEHIND = 16_000_000  # bytes above the least that the process has held; less is not worth a collection
 WORK = 0.1  # seconds of a processor since the last time: a process that has done nothing has nothing to return
 RELEASED = 8_000_000  # bytes of large bodies between two collections
-PAGES, PAGE = 1, 4096  # the field of /proc/self/statm with the resident pages, and their size
+RESIDENT = 1  # the field of /proc/self/statm with the resident pages
 
 logger = logging.getLogger(__name__)
 _statm = Path("/proc/self/statm")
@@ -56,7 +57,7 @@ def limit_arenas() -> None:
 def resident() -> int:
     """Return the resident memory of this process in bytes; 0 where the system has no /proc."""
     try:
-        return int(_statm.read_text().split()[PAGES]) * PAGE
+        return int(_statm.read_text().split()[RESIDENT]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         return 0
 

@@ -13,17 +13,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
+from core.api.fields import Strict
+from core.api.pagination import NewestFirst
 from core.errors import ProductError
 from core.json_bodies import JSONParser
-from core.requests import NewestFirst, Strict
 from core.sentences import Sentence
 from files import services
 from files.encodings import ENCODINGS
-from files.extraction.readers.media_types import KNOWN
 from files.models import File
 from files.page_pictures import picture
 from files.pages import NOT_READ, Piece, Reading, download
+from readers.api import media_types
 
 
 class FileErrorSerializer(serializers.Serializer[dict[str, str]]):
@@ -40,12 +41,15 @@ class FileSerializer(serializers.ModelSerializer[File]):
         help_text="Whether a password, sent to `reread`, may open it, or files in it that are still closed."
     )
     note = serializers.SerializerMethodField(help_text="What was left out of a file that could be read.")
+    index = serializers.ChoiceField(
+        choices=File.Index, source="index_state", read_only=True, help_text="Whether a search finds its passages."
+    )
 
     class Meta:
         model = File
         fields: ClassVar = [
             "id", "name", "status", "tokens", "size", "media_type", "pages", "width", "height", "encoding",
-            "searchable", "locked", "error", "note", "created",
+            "searchable", "index", "locked", "error", "note", "created",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -65,11 +69,18 @@ class UploadSerializer(Strict):
     file = serializers.FileField(allow_empty_file=True, help_text="The bytes; what it is is told from them.")
 
 
+LONGEST_ENCODING, LONGEST_PASSWORD = 100, 1_000  # characters
+
+
 class RereadSerializer(Strict):
     encoding = serializers.CharField(
-        required=False, allow_blank=True, help_text=f"Of a text, if the one found is wrong: {', '.join(ENCODINGS)}."
+        max_length=LONGEST_ENCODING,
+        required=False,
+        allow_blank=True,
+        help_text=f"Of a text, if the one found is wrong: {', '.join(ENCODINGS)}.",
     )
     password = serializers.CharField(
+        max_length=LONGEST_PASSWORD,
         required=False,
         allow_blank=True,
         trim_whitespace=False,
@@ -140,7 +151,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         services.reread(user=self.person, file=file, **given.validated_data)
         return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
 
-    @extend_schema(responses={(200, each): OpenApiTypes.BINARY for each in (*KNOWN, NOT_READ)})
+    @extend_schema(responses={(200, each): OpenApiTypes.BINARY for each in (*media_types.KNOWN, NOT_READ)})
     @action(detail=True)
     def content(self, request: Request, pk: str) -> HttpResponseBase:
         """The original bytes."""

@@ -16,27 +16,25 @@ from django.utils.module_loading import import_string
 from django.utils.translation import gettext_noop
 from redis.exceptions import RedisError
 
-from accounts.models.workspace import workspace_at
 from accounts.webhooks.services import emit
 from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
+from core.errors import ProductError
 from core.sentences import Sentence
 from files import passwords, storage
-from files.extraction.nested import closed
-from files.extraction.readers.result import Extracted, ExtractionError
-from files.extraction.scans import Recogniser, extract
 from files.index import chunking
 from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText, RecognisedPage
 from files.undrawn import forget_failures
 from llm import tokens
 from llm.models import Model
+from readers.api import Extracted, ReaderError, Recogniser, closed_names, closed_notice, read, with_opened
+from workspace.models.settings import workspace_at
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
 SLOTS_OF_PERSON = 2  # of those, so that files that take long do not hold up other people; about one for each processor
 MAX_READS = 2
 # One file may have bytes that cannot be opened. When three cannot, the storage is away, and no other file is tried.
 MAX_PUT_BACK = 3
-MAX_INDEXINGS = 10
 RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/context.md, “The room”
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = gettext_noop("Reading it was cut off twice. Try again; if that fails too, upload it in parts.")
@@ -115,7 +113,7 @@ def unread() -> list[UUID]:
 
 def unindexed() -> list[UUID]:
     """Some of those that have text and nobody is indexing."""
-    return _first(silent(_at(*READABLE).filter(attempt__lt=MAX_INDEXINGS)))
+    return _first(silent(_at(*READABLE).filter(attempt__lt=File.MAX_INDEXINGS)))
 
 
 def claim_index(file_id: UUID) -> File | None:
@@ -185,11 +183,11 @@ def _outcome(file: File) -> bool:
         with storage.local_path(file) as path:
             key = passwords.take(file)
             progress = partial(_recognising, file)
-            extracted = extract(
+            extracted = read(
                 path, file.name, file.chosen_encoding, key, recogniser=_recogniser(file), progress=progress
             )
-    except ExtractionError as error:
-        return _fail(file, error.code, error.sentence)
+    except ReaderError as error:
+        return _fail(file, error.code, error.sentence.template)
     except FileNotFoundError:
         return _fail(file, "lost", LOST)
     return _store(file, _with_opened(file, extracted))
@@ -197,8 +195,8 @@ def _outcome(file: File) -> bool:
 
 def _with_opened(file: File, extracted: Extracted) -> Extracted:
     """With what another password has opened in it before."""
-    before = FileText.objects.filter(file=file).first() if closed.names(extracted) else None
-    return closed.with_opened(extracted, before.text, before.spans) if before else extracted
+    before = FileText.objects.filter(file=file).first() if closed_names(extracted) else None
+    return with_opened(extracted, before.text, before.spans) if before else extracted
 
 
 def _recogniser(file: File) -> Recogniser:
@@ -207,8 +205,17 @@ def _recogniser(file: File) -> Recogniser:
     model = Model.objects.usable().filter(pk=chosen, vision=True).first() if chosen else None
     if model is None:
         return Recogniser()
+    return Recogniser(model.name, partial(_page_text, model, file.owner_id))
+
+
+def _page_text(model: Model, owner: UUID, picture: bytes) -> str:
+    """Return what the model reads on a page. Raises `scan_unread`."""
     read_page = import_string(settings.PAGE_READER)
-    return Recogniser(model.name, partial(read_page, model, file.owner_id))
+    try:
+        text: str = read_page(model, owner, picture)
+    except ProductError as error:
+        raise ReaderError("scan_unread") from error
+    return text
 
 
 def _recognising(file: File, number: int, count: int) -> None:
@@ -249,7 +256,7 @@ def _store(file: File, extracted: Extracted) -> bool:
     size = _tokens(extracted)
     limit = largest_input()
     status = File.Status.TOO_LONG if limit is not None and size > limit else File.Status.READY
-    still_closed = closed.told(extracted)
+    still_closed = closed_notice(extracted)
     chunks = chunks_of(file, extracted.media_type, extracted.text, extracted.spans)
     with transaction.atomic():
         done = _finish(
@@ -261,7 +268,9 @@ def _store(file: File, extracted: Extracted) -> bool:
             width=extracted.width,
             height=extracted.height,
             error_code=File.HOLDS_LOCKED if still_closed else "",
-            error="\n".join(note.dump() for note in (*extracted.notes, still_closed) if note),
+            error="\n".join(
+                Sentence(note.template, **note.values).dump() for note in (*extracted.notes, still_closed) if note
+            ),
             encoding=extracted.encoding,
             chunker=chunking.VERSION,
             heartbeat=Now() if chunks else None,  # without one, the sweeper has nothing to do here

@@ -22,13 +22,11 @@ from core.errors import ProductError
 from core.outside import wait_outside
 from core.sentences import Sentence
 from files import storage
-from files.extraction import process
-from files.extraction.outside.places import Place
-from files.extraction.readers.result import ExtractionError
 from files.ingest import LOST
 from files.models import File
 from files.pages import Reading
 from files.undrawn import failure_of, remember_failure
+from readers.api import Place, ReaderError, shown_page
 
 DRAWN_AT_ONCE = 2  # pages, by one process
 WAITING_OF_PERSON = 2  # requests, beside the one that is being drawn
@@ -76,8 +74,8 @@ def _drawn(file: File, page: int, marked: str, before: str, places: list[Place])
         raise ProductError("busy", BUSY, status=503, retry_after=SOON)
     try:
         with storage.local_path(file, shown=file.converted) as path:
-            return process.shown_page(path, page - 1, marked, sum(map(str.isalnum, before)), places)
-    except ExtractionError as error:
+            return shown_page(path, page - 1, marked, sum(map(str.isalnum, before)), places)
+    except ReaderError as error:
         remember_failure(file.pk, page, error.code)
         raise _not_drawn(error.code) from error
     except FileNotFoundError as error:

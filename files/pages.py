@@ -19,9 +19,9 @@ from core.errors import ProductError
 from core.requests import identifier
 from core.sentences import Sentence
 from files import services
-from files.extraction.outside.places import RECOGNISED, Place, of_passage, unpacked
 from files.models import File, FileText, RecognisedPage
 from files.models.file import Uses
+from readers.api import RECOGNISED, Place, of_passage, unpacked
 
 WINDOW = 60_000  # characters shown at a time
 MOST_PIECES = 50  # pages shown at a time

@@ -25,9 +25,9 @@ from core.requests import get_or_404
 from core.sentences import Sentence
 from files import ingest, passwords, storage
 from files.encodings import ENCODINGS
-from files.extraction.readers.result import SENTENCES
 from files.models import File, FileText
 from llm import tokens
+from readers.api import SENTENCES
 
 MAX_NAME = 255
 LATER = 3600  # seconds: room is up to the person; programs that try again by themselves should not do so soon
@@ -153,7 +153,7 @@ def retry(*, user: User, file: File) -> None:
     failed = mine.filter(status=File.Status.FAILED)
     if failed.update(status=File.Status.UPLOADED, error_code="", error="", **fresh):
         task = "files.tasks.read_file"
-    elif mine.filter(status__in=ingest.READABLE, searchable=False, attempt__gte=ingest.MAX_INDEXINGS).update(**fresh):
+    elif mine.filter(status__in=ingest.READABLE, searchable=False, attempt__gte=File.MAX_INDEXINGS).update(**fresh):
         task = "files.tasks.index_file"
     else:
         raise ProductError("not_failed", "This file has not failed, so there is nothing to try again.", status=409)

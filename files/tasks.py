@@ -10,7 +10,7 @@ from celery.signals import worker_ready
 
 from core.background import enqueue, heartbeat
 from files import ingest, storage
-from files.index import chunks, indexing
+from files.index import chunks, embedding_queue, indexing
 from files.models import File
 from llm import tokens
 
@@ -56,6 +56,9 @@ def sweep_blobs() -> None:
 
 
 @worker_ready.connect
-def _warm_up(**kwargs: Any) -> None:
-    """The vocabulary takes half a second to load; the first upload should not wait for it."""
+def _start(sender: Any, **kwargs: Any) -> None:
+    """Embed for web processes, where background work is done. The vocabulary takes half a second to load, for which
+    the first upload should not wait."""
+    if "background" in sender.app.amqp.queues.consume_from:
+        embedding_queue.serve_in_thread()
     tokens.count("")

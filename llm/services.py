@@ -23,10 +23,10 @@ from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from llm.known_models import efforts_of, images_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
-from llm.models.workspace import Kept
 from llm.providers import DEFAULT_BASE_URLS, create
 from llm.types.model_call import CacheRule
 from llm.types.model_call import Provider as ProviderClient
+from workspace.models.version import Kept
 
 DEFAULT_LOCK = "default model"  # two admins choosing a default at once choose one after the other
 # What `fill_from_known` can fill, and what stands there when nothing is known.
@@ -102,7 +102,7 @@ def usable_models(version: UUID | None = None) -> list[Model]:
     """With their providers, the default first, as administrators had set them at this version of the workspace or
     later.
 
-    Not to be changed, nor planned with: what they have learnt (`llm.models.workspace`) may be older.
+    Not to be changed, nor planned with: what they have learnt (`workspace.models.version`) may be older.
     """
     return [row for row in _models.at(version).values() if row.usable]
 

@@ -15,24 +15,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.access.rights import models_of
 from accounts.models import EDITING, ApiToken, Role
+from core.api.entity_tags import ETAG, IF_MATCH, expected, tagged
+from core.api.fields import Strict, VisibleField
+from core.api.pagination import ByName, ByUpdate, OldestFirst, pages
 from core.errors import ProductError
 from core.permissions import require_right
-from core.requests import (
-    ETAG,
-    IF_MATCH,
-    ByName,
-    ByUpdate,
-    OldestFirst,
-    Strict,
-    VisibleField,
-    expected,
-    or_404,
-    pages,
-    tagged,
-)
+from core.requests import or_404
 from core.sentences import Sentence
 from llm.models import Model
 from llm.serializers import ModelSerializer
@@ -53,11 +44,15 @@ class UsableModelField(serializers.PrimaryKeyRelatedField[Model]):
         return Model.objects.filter(Q(pk__in=mine) | Q(pk=chosen))
 
 
+MOST_NAMED_TOOLS = 1_000  # names may be given twice; how many a persona has at most is `personas.tools.MAX_TOOLS`
+
+
 class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
     instructions = serializers.CharField(allow_blank=True, max_length=Persona.MAX_INSTRUCTIONS, trim_whitespace=False)
     model = UsableModelField(required=False, allow_null=True, help_text="Null: the workspace's default.")
     tools = serializers.ListField(
         child=serializers.CharField(max_length=100),
+        max_length=MOST_NAMED_TOOLS,
         required=False,
         help_text="web_search, open_url, tasks, or a tool server's as server__tool; server__* for all of them.",
     )

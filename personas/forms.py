@@ -22,11 +22,12 @@ from core.text import unix_lines
 from llm.models import Model
 from personas import tools
 from personas.handing_over import require_hand_over
-from personas.models import BudgetProfile, Persona, PromptVersion, Reminder
+from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SystemPrompt
 from personas.services import default_profile, model_for
 from personas.sharing.names import require_free_name
 from personas.sharing.roles import may_own
 from personas.texts import TEXTS, checked
+from personas.variables import check_variables
 
 
 class Lines(forms.CharField):
@@ -51,6 +52,15 @@ class PromptText(forms.CharField):
         return unix_lines(text) if isinstance(text, str) else text
 
 
+def text_with_variables(text: str) -> str:
+    """Return the text. Raise `ValidationError` if it has a variable that does not exist."""
+    try:
+        check_variables(text)
+    except ProductError as error:
+        raise forms.ValidationError(str(error.sentence), code=error.code) from error
+    return text
+
+
 def prompt_text(most: int | None = None, **options: Any) -> PromptText:
     """The admin's field for one, as wide as the page."""
     widget = UnfoldAdminTextareaWidget(attrs={"rows": 16, "style": "max-width: none"})
@@ -68,6 +78,10 @@ class PromptForm(forms.ModelForm[PromptVersion]):
 
     class Meta:
         fields: ClassVar = ["text", "note"]
+
+    def clean_text(self) -> str:
+        text: str = self.cleaned_data["text"]
+        return text_with_variables(text) if isinstance(self.instance, SystemPrompt) else text
 
     def clean(self) -> dict[str, Any]:
         """Stops once when somebody else has changed the prompt meanwhile; saving again goes on from theirs."""
@@ -149,6 +163,9 @@ class PersonaRules(forms.ModelForm[Persona]):
         except ProductError as error:
             self.add_error("name", str(error.sentence))
         return cleaned
+
+    def clean_instructions(self) -> str:
+        return text_with_variables(self.cleaned_data["instructions"])
 
     def clean_tools(self) -> list[str]:
         try:

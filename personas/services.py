@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from accounts.access.holds import require_free, require_rewritable
 from accounts.access.rights import models_of, require
-from accounts.models import May, User, Workspace
+from accounts.models import May, User
 from audit.services import changed, record, record_saved, stored
 from core.errors import ProductError
 from core.locks import lock
@@ -23,12 +23,14 @@ from core.sentences import Sentence
 from core.text import unix_lines
 from llm import tokens
 from llm.models import Model
-from llm.models.workspace import Kept
 from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SystemPrompt
 from personas.sharing.names import NAMES, free_name, require_free_name
 from personas.sharing.roles import require_editor, require_owner
 from personas.texts import BUILT_IN, TEXTS, Own, Texts, checked
+from personas.variables import check_variables
+from workspace.models import Workspace
+from workspace.models.version import Kept
 
 Version = TypeVar("Version", bound=PromptVersion)
 
@@ -74,6 +76,8 @@ def save_prompt(
         name = str(kind._meta.verbose_name)
         sentence = Sentence("The {name} is empty. Write one, or go back to an earlier version.", name=name)
         raise ProductError("empty_prompt", sentence)
+    if kind is SystemPrompt:
+        check_variables(text)
     return _next_version(user, kind(text=unix_lines(text), note=note), activate=activate, based_on=based_on)
 
 
@@ -236,6 +240,7 @@ def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "",
     lock(NAMES)
     require_free_name(persona)
     persona.instructions = unix_lines(persona.instructions)
+    check_variables(persona.instructions)
     persona.tokens = counted(persona.instructions)
     persona.save()
     _set_own_reminder(persona, reminder)
@@ -280,6 +285,7 @@ def update_persona(
         name: unix_lines(value) if name == "instructions" else value for name, value in fields.items()
     }
     changes = {name: value for name, value in given.items() if getattr(locked, name) != value}
+    check_variables(changes.get("instructions", ""))
     for name in ("name", "description", "instructions"):
         require_rewritable(locked, getattr(before, name), given.get(name, getattr(before, name)))
     if reminder is not None and unix_lines(reminder).strip() != locked.own_reminder:

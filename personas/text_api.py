@@ -8,8 +8,11 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from core.api.entity_tags import ETAG, IF_MATCH, expected, tagged
+from core.api.fields import Strict, valid
+from core.api.pagination import pages
 from core.errors import NotFound
-from core.requests import ETAG, IF_MATCH, Strict, expected, or_404, pages, tagged, valid
+from core.requests import or_404
 from llm import tokens
 from personas import services
 from personas.api import AdminView

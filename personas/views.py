@@ -11,7 +11,6 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from accounts.access.rights import models_of, rights_of, search_asks
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import May
-from accounts.models.workspace import workspace_of
 from core.errors import ProductError
 from core.permissions import has_right
 from core.requests import with_row
@@ -21,6 +20,7 @@ from personas.forms import CountForm, PersonaPageForm
 from personas.models import Persona, PersonaShare, SystemPrompt
 from personas.sharing import views as sharing
 from personas.sharing.roles import may_change, require_editor, visible_persona
+from workspace.models.settings import workspace_of
 
 
 @require_GET

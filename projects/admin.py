@@ -1,4 +1,4 @@
-"""Projects as administrators run them; tasks and their history for operators, without what people wrote in them."""
+"""Projects as administrators run them, and who is invited to them."""
 
 from typing import Any, ClassVar, cast
 
@@ -7,39 +7,24 @@ from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_noop
-from django.utils.translation import gettext as _
 from unfold.admin import TabularInline
 from unfold.widgets import UnfoldAdminFileFieldWidget
 
 from accounts.models import User
-from core import i18n
 from core.admin import RecordAdmin, RowAdmin, acting, column, display
 from core.admin_choices import WithChosenRows
 from core.errors import ProductError
 from core.permissions import has_right
 from files.services import require_room
-from personas.forms import prompt_text
+from personas.forms import prompt_text, text_with_variables
 from personas.models import Persona
 from projects import members, services
 from projects.handing_over import hand_over_project
-from projects.models import Invitation, Membership, Project, ProjectFile, Task, TaskChange
-from projects.planner.pages import FIELDS
-from projects.prompts import admin as prompt_admin
-
-__all__ = ["prompt_admin"]  # Django looks for admin pages here alone
+from projects.models import Invitation, Membership, Project, ProjectFile
 
 INSTRUCTIONS = gettext_noop("Stand in every prompt of its conversations, behind the system prompt and the persona.")
 
 FILE = gettext_noop("Is read in the background. It belongs to the project's owner, as if they had uploaded it.")
-
-STATES = {
-    **dict.fromkeys(("open", "moved"), "default"),
-    "doing": "info",
-    "waiting": "warning",
-    "done": "success",
-    "dropped": "danger",
-}
-WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields whose values people wrote
 
 
 class ProjectForm(forms.ModelForm[Project]):
@@ -63,6 +48,9 @@ class ProjectForm(forms.ModelForm[Project]):
                 rows = Persona.objects.visible_to(self.instance.owner) | Persona.objects.filter(pk=chosen)
             cast("forms.ModelChoiceField[Persona]", self.fields["persona"]).queryset = rows.distinct()
         self.initial["based_on"] = None if new else self.instance.version
+
+    def clean_instructions(self) -> str:
+        return text_with_variables(self.cleaned_data["instructions"])
 
     def clean_file(self) -> Any:
         """That there is no room for it is said beside the field, where all else that was written stays."""
@@ -247,78 +235,3 @@ class InvitationAdmin(RecordAdmin):
     search_help_text = "An id, the id of a project, or a user name"
     fields = ("id", "of_project", "person", "role", "created", "expires", "declined")
     of_project = column("project_id", "Project")
-
-
-@admin.register(Task)
-class TaskAdmin(RecordAdmin):
-    ordering = ("-id",)
-    list_display = ("code", "owner", "level", "horizon", "archetype", "status_label", "stands", "created", "finished")
-    list_select_related = ("owner",)
-    list_filter = ("level", "horizon", "archetype", "status", "draft")
-    search_fields = ("=id", "=code", "=owner__username")
-    search_help_text = "An id, a code such as D2026-11-21-T02, or a user name"
-    fields = (
-        *("id", "code", "owner", "level", "horizon", "date", "archetype", "status_label", "stands", "cleared"),
-        *("draft", "draft_code", "heartbeat"),
-        *("parent_code", "moved_to_code", "of_project", "position", "created", "updated", "finished"),
-    )
-
-    parent_code = column("parent.code", "Parent")
-    moved_to_code = column("moved_to.code", "Moved to")
-    of_project = column("project_id", "Project")
-
-    @display(description="Status", ordering="status", label=STATES)
-    def status_label(self, task: Task) -> str:
-        return task.status
-
-    @display(description="Breakpoint")
-    def stands(self, task: Task) -> str:
-        if not task.breakpoint:
-            return "–"
-        return _("stands") if task.blocking else _("passed")
-
-
-class FieldFilter(admin.SimpleListFilter):
-    title = "field"
-    parameter_name = "field"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(name, str(words)) for name, words in FIELDS.items()]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(field=self.value()) if self.value() else queryset
-
-
-@admin.register(TaskChange)
-class TaskChangeAdmin(RecordAdmin):
-    ordering = ("-id",)
-    list_display = ("code", "owner", "what", "before_shown", "after_shown", "user", "by_model", "created")
-    list_select_related = ("owner", "user")
-    list_filter = (FieldFilter,)
-    search_fields = ("=code", "=owner__username")
-    search_help_text = "A code such as D2026-11-21-T02, or a user name"
-    fields = ("code", "owner", "what", "before_shown", "after_shown", "user", "by_model", "created")
-
-    @display(description="Field", ordering="field")
-    def what(self, change: TaskChange) -> str:
-        return str(FIELDS.get(change.field, change.field))
-
-    @display(description="Before")
-    def before_shown(self, change: TaskChange) -> str:
-        return _shown(change, change.before)
-
-    @display(description="After")
-    def after_shown(self, change: TaskChange) -> str:
-        return _shown(change, change.after)
-
-    @display(description="Model")
-    def by_model(self, change: TaskChange) -> str:
-        return change.model or "–"
-
-
-def _shown(change: TaskChange, value: str) -> str:
-    if not value:
-        return "–"
-    if change.field not in WORDS:
-        return i18n.label(value)
-    return _("%(number)s characters") % {"number": i18n.grouped(len(value))}

@@ -12,10 +12,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.models import Role, strongest
 from audit.origin import origin
-from core.requests import ByUpdate, OldestFirst, Strict, VisibleField, pages, posts, valid
+from core.api.actions import posts
+from core.api.fields import Strict, VisibleField, valid
+from core.api.pagination import ByUpdate, OldestFirst, pages
 from files.index.ledger import Payer
 from files.index.reranking import find
 from files.index.search import MAX_LIMIT, MAX_QUERY
@@ -154,7 +156,8 @@ class HitSerializer(serializers.Serializer[Any]):
 class HitsSerializer(serializers.Serializer[Any]):
     results = HitSerializer(many=True, source="hits")
     notes = serializers.ListField(
-        child=serializers.CharField(), help_text="What a re-ranker did not do, in sentences; empty where all is well."
+        child=serializers.CharField(),
+        help_text="What an embedder or re-ranker did not do, in sentences; empty where all is well.",
     )
 
 

@@ -22,6 +22,7 @@ from core.text import unix_lines
 from files.models import File
 from files.services import store, visible_file
 from personas.models import Persona
+from personas.variables import check_variables
 from projects.models import Invitation, Project, ProjectFile
 from projects.models.roles import require_editor, require_owner
 
@@ -96,6 +97,7 @@ def _checked(user: User, fields: Mapping[str, Any], *, already: UUID | None = No
             raise _no_name()
     if "instructions" in changes:
         changes["instructions"] = unix_lines(changes["instructions"])
+        check_variables(changes["instructions"])
     if len(changes.get("instructions", "")) > MAX_INSTRUCTIONS:
         raise ProductError(
             "instructions_too_long",

@@ -21,7 +21,10 @@ from django.utils.translation.template import templatize
 from core.i18n import ADMIN
 from tests.product import ROOT
 
-APPS = ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects")
+APPS = (
+    *("accounts", "audit", "chat", "config", "contrib", "core", "files", "llm", "personas", "projects", "readers"),
+    "workspace",
+)
 OURS = (*(f"{app}/**/*.py" for app in APPS), "templates/**/*.html")
 UNFOLD = ("*.py", "mixins/*.py", "templates/**/*.html")  # without what it has for packages that are not installed
 # Of these the named argument is a message where it is a literal; xgettext knows `gettext` and its like by itself.
@@ -44,7 +47,7 @@ def in_code(root: Path, patterns: Iterable[str]) -> Iterator[tuple[Message, str]
     with TemporaryDirectory() as directory:
         read = Path(directory)
         for path in sorted(path for pattern in patterns for path in root.glob(pattern)):
-            if "migrations" not in path.parts:
+            if not {"migrations", "tests"}.intersection(path.relative_to(root).parts):
                 made = read / path.relative_to(root)
                 made.parent.mkdir(parents=True, exist_ok=True)
                 text = path.read_text()

@@ -26,10 +26,10 @@ from rest_framework.request import Request
 
 from accounts.access.second_factor import FACTORS, is_required
 from accounts.models import ApiToken, Session, User
-from accounts.models.workspace import workspace_at
 from audit.origin import with_token
 from core.logs.context import learn
 from core.net.bearer import bearer_token
+from workspace.models.settings import workspace_at
 
 LAST_USED_GRAIN = timedelta(minutes=1)  # one write a minute at most, not one a request
 SOCKET_SCOPE = "chat"

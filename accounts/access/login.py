@@ -8,9 +8,9 @@ that is no older than `FRESH_FOR`.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
+from allauth.account.decorators import reauthentication_required
 from django.conf import settings
 from django.contrib import auth
 from django.contrib.auth.backends import ModelBackend
@@ -21,10 +21,11 @@ from django.utils.translation import gettext_noop
 
 from accounts.access.second_factor import has_second_factor, is_required
 from accounts.access.sign_ins import signed_in
-from accounts.models import OpenIDProvider, User, Workspace
+from accounts.models import OpenIDProvider, User
 from core.errors import ProductError
 from core.permissions import administers
 from core.sentences import Sentence
+from workspace.models import Workspace
 
 FRESH_FOR = 15 * 60  # seconds
 WAITS_FOR = 10 * 60  # seconds between the password and the second factor
@@ -133,33 +134,27 @@ def require_fresh(request: HttpRequest) -> None:
         raise ProductError("fresh_sign_in_needed", sentence, status=403)
 
 
-def fresh_sign_in(view: View) -> View:
-    """A page that opens only to who has signed in a short while ago; others are asked to, and led back.
-
-    What they send instead is refused, as `require_fresh` does.
-    """
-    return _fresh(view, lambda request: True)
-
-
-def fresh_second_factor(view: View) -> View:
-    """As `fresh_sign_in`, for people who have a second factor or no password, for which the page asks all others."""
-    return _fresh(view, lambda request: needs_fresh(request.user))
-
-
 def needs_fresh(user: User) -> bool:
     return not user.has_usable_password() or has_second_factor(user)
 
 
-def _fresh(view: View, concerns: Callable[[Any], bool]) -> View:
-    @wraps(view)
-    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if is_fresh(request) or not concerns(request):
-            return view(request, *args, **kwargs)
-        if request.method != "GET":
-            require_fresh(request)
-        return HttpResponseRedirect(reverse("login-again", query={"next": request.get_full_path()}))
+# A page that opens only to who has signed in a short while ago; others are asked to, and led back. What they send
+# instead is refused, as `require_fresh` does. `accounts.second_factors.adapter` answers for both.
+fresh_sign_in: Callable[[View], View] = reauthentication_required()
+# The same for people who have a second factor or no password; all others the page asks for their password.
+fresh_second_factor: Callable[[View], View] = reauthentication_required(
+    enabled=lambda request: needs_fresh(request.user)
+)
 
-    return answer
+
+def sign_in_again(request: HttpRequest) -> HttpResponseRedirect:
+    """Lead to the page for a fresh sign-in, and from there back.
+
+    Raises `fresh_sign_in_needed` (403) where the request is no page to come back to: a form, or one of a script.
+    """
+    if request.method != "GET" or request.headers.get("HX-Request"):
+        require_fresh(request)
+    return HttpResponseRedirect(reverse("login-again", query={"next": request.get_full_path()}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ Redis away nothing is counted.
 
 import hashlib
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
 from math import ceil
@@ -31,9 +33,9 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils.translation import ngettext
 
-from accounts.access.permissions import Allowance, counted, forget, take_back
 from accounts.access.sign_ins import password_refused
 from accounts.models import User
+from core.api.rate_limit import Allowance, counted, forget, take_back
 from core.errors import ProductError
 from core.sentences import Sentence
 
@@ -121,6 +123,27 @@ def require_tries(retry_after: int | None) -> None:
         minutes,
     )
     raise ValidationError(sentence % {"minutes": minutes}, code="throttled")
+
+
+class LimitedTriesMixin:
+    """Limit the tries of a form of passwords or codes. `retry_after`: seconds until the next try; None is no limit."""
+
+    retry_after: int | None = None
+
+    @contextmanager
+    def trying(self, attempt: Attempt) -> Iterator[None]:
+        """Count a try, which a `ValidationError` ends as a failure. Raises one while nothing is looked at."""
+        self._require_tries(attempt.retry_after)
+        try:
+            yield
+        except ValidationError:
+            self._require_tries(attempt.retry_after_failure)
+            raise
+        attempt.succeeded()
+
+    def _require_tries(self, retry_after: int | None) -> None:
+        self.retry_after = retry_after
+        require_tries(retry_after)
 
 
 def begin(request: HttpRequest, name: str) -> Attempt:

@@ -21,7 +21,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.access.login import SIGNED_IN, WAITING
 from accounts.access.login_throttle import address_of
-from accounts.access.permissions import WINDOW, counted, require, take_back
+from core.api.rate_limit import WINDOW, counted, require, take_back
 
 View = Callable[..., HttpResponseBase]
 REFUSED = 429  # the status of a try that nobody looked at

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.contrib.auth.password_validation import MinimumLengthValidator
 
-from accounts.models.workspace import workspace_at
+from workspace.models.settings import workspace_at
 
 
 class LengthValidator:

@@ -19,11 +19,12 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils.translation import gettext_noop
 
-from accounts.models import May, PeopleGroup, User, Workspace
+from accounts.models import May, PeopleGroup, User
 from core.errors import ProductError
 from llm.models import Model
-from llm.models.workspace import Kept, KeptOf, version_now
 from llm.services import usable_models
+from workspace.models import Workspace
+from workspace.models.version import Kept, KeptOf, version_now
 
 Named = TypeVar("Named", UUID, str)
 

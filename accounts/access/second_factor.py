@@ -2,7 +2,8 @@
 
 from allauth.mfa.models import Authenticator
 
-from accounts.models import User, Workspace
+from accounts.models import User
+from workspace.models import Workspace
 
 FACTORS = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)  # recovery codes only stand in for these
 

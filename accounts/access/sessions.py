@@ -25,7 +25,7 @@ from django_htmx.middleware import HtmxDetails
 from redis.exceptions import RedisError
 
 from accounts.models import Session, User
-from accounts.models.workspace import workspace_at
+from workspace.models.settings import workspace_at
 
 DAY = 86_400  # seconds
 GRAIN = 300  # seconds; one write in so many, not one a request
@@ -54,7 +54,7 @@ class SignedInRequest(HttpRequest):
 
 
 class SessionStore(db.SessionStore[Session]):
-    """`workspace_version`: of when the session was read (`accounts.workspace`); None where there was none to read."""
+    """`workspace_version`: of when the session was read (`workspace.services`); None where there was none to read."""
 
     workspace_version: UUID | None = None
 

@@ -7,9 +7,9 @@ them.
 
 from django.db import transaction
 
-from accounts.access.permissions import counted
 from accounts.models import User
 from audit.services import record
+from core.api.rate_limit import counted
 
 LISTED = 30  # rows a minute, of all people together
 MINUTE = 60  # seconds

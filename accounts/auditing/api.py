@@ -9,12 +9,13 @@ from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from audit.models import Entry
 from audit.reading import FIELDS, Asked
+from core.api.fields import valid
+from core.api.pagination import pages
 from core.errors import ProductError
 from core.permissions import require_right
-from core.requests import pages, valid
 from core.sentences import Sentence
 
 

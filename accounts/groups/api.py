@@ -7,15 +7,19 @@ from rest_framework import serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.groups import services
 from accounts.models import May, PeopleGroup, User
+from core.api.fields import RelatedList, Strict
+from core.api.pagination import ByName
 from core.permissions import require_right
-from core.requests import ByName, Strict
 from llm.models import Model, ToolServer
 
+MOST_MEMBERS, MOST_MANAGERS = 10_000, 1_000
+MOST_MODELS, MOST_TOOL_SERVERS = 1_000, 1_000
 
-class AllOrSome(serializers.ManyRelatedField):
+
+class AllOrSome(RelatedList):
     """A list, or null for all of them, also those that are added later."""
 
     def __init__(self, flag: str, **options: Any) -> None:
@@ -27,25 +31,33 @@ class AllOrSome(serializers.ManyRelatedField):
 
 
 class PeopleGroupSerializer(Strict, serializers.ModelSerializer[PeopleGroup]):
-    members = serializers.PrimaryKeyRelatedField(
-        queryset=User.objects.all(), many=True, required=False, help_text="Ids of people. Of “Everyone”: none."
+    members = RelatedList(
+        child_relation=serializers.PrimaryKeyRelatedField(queryset=User.objects.all()),
+        max_length=MOST_MEMBERS,
+        required=False,
+        help_text="Ids of people. Of “Everyone”: none.",
     )
-    managers = serializers.PrimaryKeyRelatedField(
-        queryset=User.objects.all(), many=True, required=False, help_text="Ids of the people who say who is in it."
+    managers = RelatedList(
+        child_relation=serializers.PrimaryKeyRelatedField(queryset=User.objects.all()),
+        max_length=MOST_MANAGERS,
+        required=False,
+        help_text="Ids of the people who say who is in it.",
     )
     models = AllOrSome(
         "all_models",
         source="allowed_models",
         child_relation=serializers.PrimaryKeyRelatedField(queryset=Model.objects.all()),
+        max_length=MOST_MODELS,
         help_text="Ids of the models it may use; null: all.",
     )
     tools = AllOrSome(
         "all_tool_servers",
         source="allowed_tool_servers",
         child_relation=serializers.SlugRelatedField(slug_field="name", queryset=ToolServer.objects.all()),
+        max_length=MOST_TOOL_SERVERS,
         help_text="Names of the tool servers it may use; null: all.",
     )
-    may = serializers.ListField(child=serializers.ChoiceField(May.choices), required=False)
+    may = serializers.ListField(child=serializers.ChoiceField(May.choices), max_length=len(May.choices), required=False)
 
     class Meta:
         model = PeopleGroup

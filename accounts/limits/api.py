@@ -9,11 +9,12 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers, viewsets
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.limits import services
 from accounts.models import ApiToken, Limit, PeopleGroup, User
+from core.api.fields import Strict
+from core.api.pagination import OldestFirst
 from core.permissions import require_right
-from core.requests import OldestFirst, Strict
 
 EVERYONE = "everyone"
 FOR: Mapping[str, type[Model]] = {"user": User, "group": PeopleGroup, "token": ApiToken}

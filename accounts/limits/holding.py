@@ -1,4 +1,4 @@
-"""Which limits hold for whom. Who holds people to them: `chat.usage.limits`, and `files.services` for storage."""
+"""Which limits hold for whom. Who holds people to them: `chat.ledger.limits`, and `files.services` for storage."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from accounts.access.rights import rights_of
 from accounts.models import Limit
-from llm.models.workspace import Kept
+from workspace.models.version import Kept
 
 
 @dataclass(frozen=True, slots=True)

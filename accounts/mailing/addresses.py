@@ -14,11 +14,11 @@ from django.urls import reverse
 from accounts.access.login import providers
 from accounts.mailing import sending, texts
 from accounts.models import User
-from accounts.models.workspace import workspace_at
 from audit.services import record
 from core.background import enqueue
 from core.errors import ProductError, invalid_setting
 from core.sentences import Sentence
+from workspace.models.settings import workspace_at
 
 LINK_DAYS = 1
 CHANGE, SIGN_UP = "accounts.mailing.change", "accounts.mailing.sign-up"  # what a link is signed for

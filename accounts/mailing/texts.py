@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy, ngettext, override
 
 from accounts.mailing.sending import Mail
 from accounts.models import User
-from accounts.models.workspace import workspace_at
+from workspace.models.settings import workspace_at
 
 ENDS = gettext_lazy("It works for a day.")
 UNASKED = gettext_lazy("If you have not asked for it, you need do nothing.")

@@ -3,9 +3,9 @@ from accounts.models.limit import Limit
 from accounts.models.openid import OpenIDIdentity, OpenIDProvider
 from accounts.models.person import (
     ApiToken,
-    IdempotentAnswer,
     Session,
     User,
+    asked_with,
     validate_timezone,
     workspace_timezone,
     zone_or_workspaces,
@@ -13,13 +13,12 @@ from accounts.models.person import (
 from accounts.models.record import AdminRecord
 from accounts.models.sharing import EDITING, Role, Sharing, SharingQuerySet, shared_with, strongest, ways_of_sharing
 from accounts.models.webhook import Webhook, WebhookDelivery
-from accounts.models.workspace import DateAwareness, Workspace
+from core.api.idempotent_answer import IdempotentAnswer
 
 __all__ = [
     "EDITING",
     "AdminRecord",
     "ApiToken",
-    "DateAwareness",
     "IdempotentAnswer",
     "Limit",
     "May",
@@ -33,7 +32,7 @@ __all__ = [
     "User",
     "Webhook",
     "WebhookDelivery",
-    "Workspace",
+    "asked_with",
     "shared_with",
     "strongest",
     "validate_timezone",

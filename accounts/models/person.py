@@ -12,10 +12,9 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from core.crypto import EncryptedTextField
 from core.sentences import Sentence
 from core.time_zones import is_zone, present_name, zone_named
-from llm.models import WorkspaceVersion
+from workspace.models import WorkspaceVersion
 
 
 class TimeZoneField(models.CharField[str, str]):
@@ -153,7 +152,8 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 class ApiToken(models.Model):
     """Only the SHA-256 of the token is stored; the token itself is shown once. `scopes` is a list of scope names."""
 
-    SCOPES = ("chat", "files", "projects", "tasks", "admin")
+    SCOPES = ("chat", "files", "projects", "tasks", "system", "admin")
+    NOT_BY_DEFAULT = ("system", "admin")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
@@ -178,23 +178,14 @@ class ApiToken(models.Model):
         return self.expires is not None and self.expires <= timezone.now()
 
 
-class IdempotentAnswer(models.Model):
-    """What a write with an `Idempotency-Key` was answered; see `accounts.access.permissions`.
-
-    `call` is the SHA-256 of key, method and path, `request` that of what was sent.
-    No secret is in `body`, see `ShownOnce` there.
-    """
-
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    call = models.CharField(max_length=64)
-    request = models.CharField(max_length=64)
-    status = models.PositiveSmallIntegerField()
-    headers: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
-    body = EncryptedTextField()
-    created = models.DateTimeField(default=timezone.now, db_index=True)
-
-    class Meta:
-        constraints: ClassVar = [models.UniqueConstraint(fields=["user", "call"], name="one_answer_per_call")]
-
-    def __str__(self) -> str:
-        return self.call
+def asked_with() -> Any:
+    """The API token of the program that asks. Its id stays when it is gone: what was used with it was used."""
+    return models.ForeignKey(
+        "accounts.ApiToken",
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+    )

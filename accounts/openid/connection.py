@@ -26,9 +26,9 @@ from requests.adapters import HTTPAdapter
 from requests.exceptions import ChunkedEncodingError
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from accounts.access.permissions import counted
 from accounts.models import OpenIDProvider
 from accounts.openid.shared import Outages, SharedDocuments, WaitTooLong
+from core.api.rate_limit import counted
 from core.crypto import LOST, is_lost
 from core.errors import ProductError
 from core.net.fetch import system_tls

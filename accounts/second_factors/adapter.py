@@ -1,11 +1,34 @@
-"""What django-allauth asks of the product: how secrets are stored, and what the workspace is called."""
+"""Answers of the product to django-allauth: when a fresh sign-in is due, how secrets are stored, its own name."""
 
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
+from django.contrib.auth.models import AbstractUser
 
-from accounts.models.workspace import workspace_at
+from accounts.access.login import is_fresh, sign_in_again
 from core.crypto import decrypt, encrypt, is_lost
 from core.errors import ProductError
 from core.sentences import Sentence
+from workspace.models.settings import workspace_at
+
+
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no types
+    """Named by `ACCOUNT_ADAPTER`."""
+
+    def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
+        """Ask for a fresh sign-in, with all that the person has.
+
+        allauth's own rule counts no sign-in as fresh, takes a password without the second factor, and asks nobody who
+        has neither.
+        """
+        if not is_fresh(self.request):
+            raise ImmediateHttpResponse(sign_in_again(self.request))
+        return False
+
+    def add_message(self, *values: Any, **options: Any) -> None:
+        """Add nothing: the answer to each act says what was done."""
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no types
@@ -24,6 +47,10 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no
             )
             raise ProductError("secret_lost", sentence, status=409)
         return secret
+
+    def generate_authenticator_name(self, user: AbstractUser, type: str) -> str:
+        """Return the name of a passkey whose person has given it none."""
+        return "Passkey"
 
     def _get_site_name(self) -> str:
         return workspace_at().name

@@ -1,19 +1,21 @@
 """Every change to somebody's second factors, and the check of their codes.
 
-The rows are django-allauth's `Authenticator`. A code of an app is taken once: the row keeps the step of time of the
-last one, and none of that step or before is taken again (RFC 6238, section 5.2).
+The rows are django-allauth's `Authenticator`. Its views store them, within `adding` and `making_codes`. A code of an
+app is taken once: the row keeps the step of time of the last one, and none of that step or before is taken again
+(RFC 6238, section 5.2).
 """
 
-from collections.abc import Mapping
+import time
+from base64 import b32decode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hmac import compare_digest
-from typing import Any
 
 from allauth.mfa import app_settings
 from allauth.mfa.models import Authenticator
-from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
-from allauth.mfa.totp.internal.auth import TOTP, format_hotp_value, hotp_value, yield_hotp_counters_from_time
 from allauth.mfa.utils import decrypt
-from allauth.mfa.webauthn.internal.auth import WebAuthn
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.twofactor.totp import TOTP
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
 
@@ -21,14 +23,13 @@ from accounts.access.delegation import require_rank
 from accounts.access.second_factor import FACTORS, is_required
 from accounts.access.sessions import end_sessions
 from accounts.models import User
-from accounts.models.workspace import workspace_at
 from audit.services import record
 from core.errors import NotFound, ProductError
 from core.permissions import require_store
 from core.sentences import Sentence
+from workspace.models.settings import workspace_at
 
 Type = Authenticator.Type
-LONGEST_NAME = 100  # of a passkey
 MOST_PASSKEYS = 20  # of one person
 
 
@@ -37,42 +38,47 @@ def factors_of(user: User) -> list[Authenticator]:
     return list(Authenticator.objects.filter(user=user, type__in=FACTORS).order_by("type", "pk"))
 
 
-def codes_left(user: User) -> int | None:
-    """How many recovery codes have not been used; None without any."""
+def recovery_codes(user: User) -> list[str] | None:
+    """Return the recovery codes that have not been used; None without any. Raises `secret_lost` (409)."""
     row = Authenticator.objects.filter(user=user, type=Type.RECOVERY_CODES).first()
-    return None if row is None else len(RecoveryCodes(row).get_unused_codes())
+    return None if row is None else list(row.wrap().get_unused_codes())
 
 
-@transaction.atomic
-def add_app(*, user: User, secret: str, code: str, session: str | None) -> list[str]:
-    """Sets up an authenticator app that shows this code now. Returns recovery codes where there are none yet.
+@contextmanager
+def adding(*, user: User, kind: str, session: str | None) -> Iterator[None]:
+    """Open the transaction in which a factor of this kind is stored.
 
-    `session` is the key of the one that stays signed in, where this is the first factor. Raises `app_is_set_up` (409)
-    and `wrong_code` (422).
+    `session` is the key of the one that stays signed in, where this is the first factor. Raises `app_is_set_up` and
+    `too_many_passkeys` (409).
     """
-    first = _locked(user)
-    if Authenticator.objects.filter(user=user, type=Type.TOTP).exists():
-        raise ProductError("app_is_set_up", "You have an authenticator app. Remove it first.", status=409)
-    step = _step_of(secret, code)
-    if step is None:
-        sentence = Sentence(
-            "This is not the code that the app shows now. Check the clock of your phone, and enter the next one."
-        )
-        raise ProductError("wrong_code", sentence, status=422)
-    row = TOTP.activate(user, secret).instance
-    row.data["step"] = step
-    row.save(update_fields=["data"])
-    return _added(user, row, first=first, session=session)
+    with transaction.atomic():
+        first = _locked(user)
+        number = Authenticator.objects.filter(user=user, type=kind).count()
+        if kind == Type.TOTP and number:
+            raise ProductError("app_is_set_up", "You have an authenticator app. Remove it first.", status=409)
+        if number >= MOST_PASSKEYS:
+            raise ProductError("too_many_passkeys", "You have 20 passkeys. Remove one that you do not use.", status=409)
+        yield
+        record(user=user, action="second_factor.set_up", row=user, name=user.get_username(), changes={"kind": kind})
+        if first:  # a session that was opened with the password alone may be a thief's
+            end_sessions(user=user, but=session)
 
 
-@transaction.atomic
-def add_passkey(*, user: User, name: str, credential: Mapping[str, Any], session: str | None) -> list[str]:
-    """Stores a passkey that has been verified. Otherwise as `add_app`. Raises `too_many_passkeys` (409)."""
-    first = _locked(user)
-    if Authenticator.objects.filter(user=user, type=Type.WEBAUTHN).count() >= MOST_PASSKEYS:
-        raise ProductError("too_many_passkeys", "You have 20 passkeys. Remove one that you do not use.", status=409)
-    row = WebAuthn.add(user, name.strip()[:LONGEST_NAME] or "Passkey", dict(credential)).instance
-    return _added(user, row, first=first, session=session)
+def wrong_code() -> ProductError:
+    sentence = Sentence(
+        "This is not the code that the app shows now. Check the clock of your phone, and enter the next one."
+    )
+    return ProductError("wrong_code", sentence, status=422)
+
+
+def no_second_factor() -> ProductError:
+    sentence = Sentence("Recovery codes stand in for a second factor. Set up an app or a passkey first.")
+    return ProductError("no_second_factor", sentence, status=409)
+
+
+def use_up_code(*, user: User, code: str) -> None:
+    """Mark the code as used with which the person has set up their app just now."""
+    _app_takes(Authenticator.objects.get(user=user, type=Type.TOTP), code)
 
 
 def _locked(user: User) -> bool:
@@ -81,24 +87,12 @@ def _locked(user: User) -> bool:
     return not factors_of(user)
 
 
-def _added(user: User, row: Authenticator, *, first: bool, session: str | None) -> list[str]:
-    record(user=user, action="second_factor.set_up", row=user, name=user.get_username(), changes={"kind": row.type})
-    if first:  # a session that was opened with the password alone may be a thief's
-        end_sessions(user=user, but=session)
-    if Authenticator.objects.filter(user=user, type=Type.RECOVERY_CODES).exists():
-        return []
-    return list(RecoveryCodes.activate(user).get_unused_codes())
-
-
-@transaction.atomic
-def make_codes(*, user: User) -> list[str]:
-    """New recovery codes; those of before end. Raises `no_second_factor` (409)."""
-    if _locked(user):
-        sentence = Sentence("Recovery codes stand in for a second factor. Set up an app or a passkey first.")
-        raise ProductError("no_second_factor", sentence, status=409)
-    Authenticator.objects.filter(user=user, type=Type.RECOVERY_CODES).delete()
-    record(user=user, action="second_factor.codes_made", row=user, name=user.get_username())
-    return list(RecoveryCodes.activate(user).get_unused_codes())
+@contextmanager
+def making_codes(*, user: User) -> Iterator[None]:
+    """Open the transaction in which new recovery codes take the place of the old ones."""
+    with transaction.atomic():
+        yield
+        record(user=user, action="second_factor.codes_made", row=user, name=user.get_username())
 
 
 @transaction.atomic
@@ -141,7 +135,7 @@ def reset(*, user: AbstractUser | None, person: User) -> None:
 
 def kind_of_code(code: str) -> str:
     """Return “app” for a code as an app shows it, else “recovery”; each is tried as what it is, and counted apart."""
-    digits = "".join(code.split())
+    digits = _without_signs(code)
     return "app" if len(digits) == app_settings.TOTP_DIGITS and digits.isdecimal() else "recovery"
 
 
@@ -149,9 +143,8 @@ def kind_of_code(code: str) -> str:
 def takes_code(*, user: User, code: str) -> bool:
     """Whether it is a code of the person's app, or a recovery code; neither is taken again. Raises `secret_lost`."""
     kind = Type.TOTP if kind_of_code(code) == "app" else Type.RECOVERY_CODES
-    code = "".join(code.split())
     for row in Authenticator.objects.select_for_update().filter(user=user, type=kind):
-        if _app_takes(row, code) if row.type == Type.TOTP else RecoveryCodes(row).validate_code(code):
+        if _app_takes(row, code) if row.type == Type.TOTP else row.wrap().validate_code(code):
             Authenticator.objects.get(pk=row.pk).record_usage()
             if row.type == Type.RECOVERY_CODES:
                 record(user=user, action="second_factor.code_used", row=user, name=user.get_username())
@@ -168,9 +161,17 @@ def _app_takes(row: Authenticator, code: str) -> bool:
     return True
 
 
+def _without_signs(code: str) -> str:
+    """Return the code without spaces and dashes, as django-allauth reads it."""
+    return "".join(each for each in code if each.isalnum())
+
+
 def _step_of(secret: str, code: str) -> int | None:
-    """The step of time, of those around now, whose code it is."""
-    for step in yield_hotp_counters_from_time():
-        if compare_digest(format_hotp_value(hotp_value(secret, step)).encode(), "".join(code.split()).encode()):
-            return int(step)
+    """Return the step of time, of those around now, to which the code belongs."""
+    period, tolerance = app_settings.TOTP_PERIOD, app_settings.TOTP_TOLERANCE
+    app = TOTP(b32decode(secret), app_settings.TOTP_DIGITS, SHA1(), period)  # noqa: S303 - the hash that apps know
+    now = int(time.time()) // period
+    for step in range(now - tolerance, now + tolerance + 1):
+        if compare_digest(app.generate(step * period), _without_signs(code).encode()):
+            return step
     return None

@@ -1,21 +1,24 @@
-"""The page on which one sets up second factors, and the pages that ask for one. A view calls one service."""
+"""The page on which one sets up second factors, and the pages that ask for one.
+
+What makes a factor or checks a passkey is a view of django-allauth, with the product's answers.
+"""
 
 from typing import Any
 
-from allauth.mfa.adapter import get_adapter
-from allauth.mfa.totp.internal.auth import generate_totp_secret
+from allauth.account.adapter import get_adapter
+from allauth.mfa.recovery_codes.views import GenerateRecoveryCodesView
+from allauth.mfa.totp.views import ActivateTOTPView
+from allauth.mfa.webauthn.views import AddWebAuthnView, LoginWebAuthnView
 from django import forms
-from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.urls import reverse, reverse_lazy
+from django.utils.decorators import method_decorator
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access import login_throttle, sign_ins
 from accounts.access.login import (
     SECURED,
     THROUGH,
@@ -29,40 +32,13 @@ from accounts.access.login import (
 )
 from accounts.access.second_factor import is_required
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.models import User
-from accounts.models.workspace import workspace_of
-from accounts.second_factors import passkeys, services
-from core.crypto import decrypt, encrypt
+from accounts.second_factors import services
+from accounts.second_factors.forms import CodeForm, NewPasskeyForm, PasskeySignInForm, passkey_refused, require_passkey
 from core.errors import ProductError
-from core.sentences import NO_SENTENCE, Sentence
+from core.sentences import NO_SENTENCE
+from workspace.models.settings import workspace_of
 
-SECRET = "app_secret"  # noqa: S105 - where the session keeps, encrypted, that of an app which is being set up
-
-
-class CodeForm(forms.Form):
-    """A code of one's app, or a recovery code, of which only so many are tried."""
-
-    retry_after: int | None = None
-
-    code = forms.CharField(max_length=40)
-
-    def __init__(self, request: HttpRequest, user: User, data: Any = None) -> None:
-        super().__init__(data)
-        self.request, self.user = request, user
-
-    def clean_code(self) -> str:
-        code: str = self.cleaned_data["code"]
-        attempt = login_throttle.begin_code(self.request, self.user, services.kind_of_code(code))
-        self.retry_after = attempt.retry_after
-        login_throttle.require_tries(self.retry_after)
-        if not services.takes_code(user=self.user, code=code):
-            sign_ins.code_refused(self.user)
-            self.retry_after = attempt.retry_after_failure
-            login_throttle.require_tries(self.retry_after)
-            sentence = _("This code is not right, or it was used already. Enter the next one that your app shows.")
-            raise ValidationError(sentence, code="wrong_code")
-        attempt.succeeded()
-        return code
+PAGE = reverse_lazy("settings:second-factor")
 
 
 # Signing in
@@ -78,17 +54,21 @@ def second_step(request: HttpRequest) -> HttpResponse:
         return redirect("login")
     form = CodeForm(request, asked.user, request.POST if "code" in request.POST else None)
     problem = NO_SENTENCE
-    if request.method == "POST":
-        try:
-            if "credential" in request.POST:
-                passkeys.owner(request, request.POST["credential"], asked.user)
-            if "credential" in request.POST or form.is_valid():
-                enter(request, asked.user)
-                return redirect(asked.then)
-        except ProductError as error:
-            problem = error.sentence
-    kinds = {row.type for row in services.factors_of(asked.user)}
-    context = {"form": form, "problem": problem, "passkeys": "webauthn" in kinds, "app": "totp" in kinds}
+    try:
+        if "credential" in request.POST:
+            require_passkey(asked.user, request.POST).record_usage()
+        if "credential" in request.POST or form.is_valid():
+            enter(request, asked.user)
+            return redirect(asked.then)
+    except ProductError as error:
+        problem = error.sentence
+    factors = services.factors_of(asked.user)
+    context = {
+        "form": form,
+        "problem": problem,
+        "passkeys": " ".join(row.data["credential"]["id"] for row in factors if row.type == "webauthn"),
+        "app": any(row.type == "totp" for row in factors),
+    }
     response = render(request, "registration/second_factor.html", context, status=422 if request.POST else 200)
     if form.retry_after is not None:
         response.status_code = 429
@@ -96,29 +76,36 @@ def second_step(request: HttpRequest) -> HttpResponse:
     return response
 
 
-@never_cache
-@require_POST
-def passkey_options(request: HttpRequest) -> HttpResponse:
-    """What a browser is to sign with a passkey: of who waits for their second factor, else of anybody."""
-    asked = waiting(request)
-    return JsonResponse(passkeys.request_options(request, asked.user if asked and "second" in request.GET else None))
+@method_decorator(never_cache, name="dispatch")
+class PasskeySignInView(LoginWebAuthnView):  # type: ignore[misc]  # it has no types
+    """Sign in whoever has signed the challenge, which a script gets: a passkey is both factors."""
 
+    form_class = PasskeySignInForm
+    http_method_names = ("get", "post")
 
-@never_cache
-@require_POST
-def passkey(request: HttpRequest) -> HttpResponse:
-    """Signs in whoever has signed the challenge: a passkey is both factors."""
-    then = local_address(request, request.POST.get("next", ""))
-    known = request.user if isinstance(request.user, User) else None  # who signs in again is who they were
-    try:
-        person = passkeys.owner(request, request.POST.get("credential", ""), known)
-        require_own_way(person)
-    except ProductError as error:
-        page = "login" if known is None else "login-again"
-        return redirect(reverse(page, query={"next": then, "refused": error.code}))
-    request.session.pop(THROUGH, None)
-    enter(request, person)
-    return redirect(then)
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return super().get(request, *args, **kwargs) if get_adapter().is_ajax(request) else redirect("login")
+
+    def get_form_kwargs(self) -> dict[str, Any]:
+        return {**super().get_form_kwargs(), "request": self.request}
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        then = local_address(request, request.POST.get("next", ""))
+        try:
+            super().post(request, *args, **kwargs)
+        except ProductError as error:
+            page = "login-again" if request.user.is_authenticated else "login"
+            return redirect(reverse(page, query={"next": then, "refused": error.code}))
+        return redirect(then)
+
+    def form_valid(self, form: PasskeySignInForm) -> None:
+        require_own_way(form.row.user)
+        form.row.record_usage()
+        self.request.session.pop(THROUGH, None)
+        enter(self.request, form.row.user)
+
+    def form_invalid(self, form: PasskeySignInForm) -> None:
+        raise passkey_refused()
 
 
 # The page of settings
@@ -131,7 +118,7 @@ def page(request: Request) -> HttpResponse:
 
 
 def _page(request: Request, *, status: int = 200, **more: Any) -> HttpResponse:
-    factors = services.factors_of(request.user)
+    factors, unused = services.factors_of(request.user), services.recovery_codes(request.user)
     context: dict[str, Any] = {
         "section": "settings",
         "place": "second-factor",
@@ -139,73 +126,101 @@ def _page(request: Request, *, status: int = 200, **more: Any) -> HttpResponse:
         "fresh": is_fresh(request),
         "app": next((row for row in factors if row.type == "totp"), None),
         "passkeys": [row for row in factors if row.type == "webauthn"],
-        "codes_left": services.codes_left(request.user),
+        "codes_left": None if unused is None else len(unused),
         "required": is_required(request.user, workspace_of(request)),
         "last": len(factors) == 1,
     }
     return render(request, "accounts/second_factor.html", context | more, status=status)
 
 
-@fresh_sign_in
-@never_cache
-@sensitive_post_parameters()
-@require_http_methods(["GET", "POST"])
-def app(request: Request) -> HttpResponseBase:
-    """A GET begins anew, with another secret; a POST has the code that the app shows for it."""
-    kept = request.session.get(SECRET)
-    if request.method == "GET" or kept is None:
-        secret = generate_totp_secret()
-        request.session[SECRET] = encrypt(secret)
-        return _app(request, secret)
-    secret = decrypt(kept)
-    try:
-        codes = services.add_app(
-            user=request.user,
-            secret=secret,
-            code=request.POST.get("code", ""),
-            session=request.session.session_key,
-        )
-    except ProductError as error:
-        return _app(request, secret, problem=error.sentence, status=error.status)
-    del request.session[SECRET]
-    return _page(request, made="app", codes="\n".join(codes))
+class FactorViewMixin:
+    """Answer with the page of settings, errors included. `AccountAdapter` has asked for a fresh sign-in before."""
+
+    request: Request
+    did_generate_recovery_codes = True
+
+    def get_success_url(self) -> str:
+        return str(PAGE)
+
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            answer: HttpResponse = super().post(request, *args, **kwargs)  # type: ignore[misc]  # of the view beside it
+        except ProductError as error:
+            return _page(request, status=error.status, problem=error.sentence)
+        return answer
+
+    def finish(self, kind: str = "") -> HttpResponse:
+        """Return the page with the recovery codes that were made, this once."""
+        codes = services.recovery_codes(self.request.user) if self.did_generate_recovery_codes else None
+        return _page(self.request, made=kind, codes="\n".join(codes or []))
 
 
-def _app(request: Request, secret: str, *, problem: Sentence = NO_SENTENCE, status: int = 200) -> HttpResponse:
-    address = get_adapter().build_totp_url(request.user, secret)
-    drawn = get_adapter().build_totp_svg(address)
-    spaced = " ".join(secret[start : start + 4] for start in range(0, len(secret), 4))
-    begun = {"drawn": SafeString(drawn[drawn.index("<svg") :]), "secret": spaced, "address": address}
-    return _page(request, status=status, begun=begun, problem=problem)
+@method_decorator([never_cache, sensitive_post_parameters()], name="dispatch")
+class AppView(FactorViewMixin, ActivateTOTPView):  # type: ignore[misc]  # it has no types
+    """Set up an authenticator app. A GET begins anew, with another secret; a POST has the code that the app shows."""
+
+    def dispatch(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if any(row.type == "totp" for row in services.factors_of(request.user)):
+            return redirect(PAGE)
+        answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+        return answer
+
+    def form_valid(self, form: forms.Form) -> HttpResponse:
+        person = self.request.user
+        with services.adding(user=person, kind="totp", session=self.request.session.session_key):
+            super().form_valid(form)
+            services.use_up_code(user=person, code=form.cleaned_data["code"])
+        return self.finish("app")
+
+    def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
+        form, drawn = context["form"], context["totp_svg"]
+        begun = {
+            "drawn": SafeString(drawn[drawn.index("<svg") :]),
+            "secret": " ".join(form.secret[start : start + 4] for start in range(0, len(form.secret), 4)),
+            "address": context["totp_url"],
+        }
+        if not form.is_bound:
+            return _page(self.request, begun=begun)
+        error = services.wrong_code()
+        return _page(self.request, begun=begun, problem=error.sentence, status=error.status)
 
 
-@require_POST
-@never_cache
-@fresh_sign_in
-def creation_options(request: Request) -> HttpResponse:
-    return JsonResponse(passkeys.creation_options(request, request.user))
+@method_decorator(never_cache, name="dispatch")
+class PasskeysView(FactorViewMixin, AddWebAuthnView):  # type: ignore[misc]  # it has no types
+    """Add a passkey. A GET gives a script the challenge; a POST has the passkey that the browser has made for it."""
+
+    form_class = NewPasskeyForm
+
+    def form_valid(self, form: NewPasskeyForm) -> HttpResponse:
+        session = self.request.session.session_key
+        with services.adding(user=self.request.user, kind="webauthn", session=session):
+            super().form_valid(form)
+        return self.finish("passkey")
+
+    def form_invalid(self, form: NewPasskeyForm) -> HttpResponse:
+        raise passkey_refused()
+
+    def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
+        challenge = context["js_data"]
+        # allauth leaves to its own script whether the device finds the passkey without a user name.
+        selection = challenge["creation_options"]["publicKey"]["authenticatorSelection"]
+        selection |= {"residentKey": "required", "requireResidentKey": True}
+        return JsonResponse(challenge)
 
 
-@require_POST
-@never_cache
-@fresh_sign_in
-def add_passkey(request: Request) -> HttpResponse:
-    try:
-        made = passkeys.created(request, request.POST.get("credential", ""))
-        name = request.POST.get("name", "")
-        session = request.session.session_key
-        codes = services.add_passkey(user=request.user, name=name, credential=made, session=session)
-    except ProductError as error:
-        return _page(request, status=error.status, problem=error.sentence)
-    return _page(request, made="passkey", codes="\n".join(codes))
+@method_decorator(never_cache, name="dispatch")
+class CodesView(FactorViewMixin, GenerateRecoveryCodesView):  # type: ignore[misc]  # it has no types
+    """Make new recovery codes."""
 
+    http_method_names = ("post",)
 
-@require_POST
-@never_cache
-@fresh_sign_in
-def codes(request: Request) -> HttpResponse:
-    """Makes recovery codes and shows them, this once."""
-    return _page(request, codes="\n".join(services.make_codes(user=request.user)))
+    def form_valid(self, form: forms.Form) -> HttpResponse:
+        with services.making_codes(user=self.request.user):
+            super().form_valid(form)
+        return self.finish()
+
+    def form_invalid(self, form: forms.Form) -> HttpResponse:
+        raise services.no_second_factor()
 
 
 @require_POST

@@ -7,7 +7,7 @@ from django.utils.translation import gettext
 
 from accounts.access.rights import LACKING, may
 from accounts.models import May
-from accounts.models.workspace import version_of
+from workspace.models.settings import version_of
 
 register = template.Library()
 

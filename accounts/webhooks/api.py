@@ -11,11 +11,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.permissions import ScopedView, ShownOnce
+from accounts.access.api_views import ScopedView
 from accounts.models import Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
+from core.api.fields import SentenceField, Strict, valid
+from core.api.idempotency import ShownOnce
+from core.api.pagination import NewestFirst
 from core.net.site import site_origin
-from core.requests import NewestFirst, SentenceField, Strict, identifier, valid
+from core.requests import identifier
 
 
 class WebhookSerializer(Strict, serializers.ModelSerializer[Webhook]):

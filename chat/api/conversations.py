@@ -21,8 +21,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
+from accounts.access.api_views import ScopedView, user_of_request
 from accounts.access.authentication import Credential
-from accounts.access.permissions import ScopedView, key_of, user_of_request
 from accounts.models import User
 from accounts.realtime import require_connection, require_connection_of_request
 from chat.api.plan import (
@@ -49,20 +49,14 @@ from chat.sending.services import no_next, queue, remove_next, send
 from chat.turns.services import stop_turn
 from chat.turns.smaller import offers_send_less
 from chat.turns.submit import Ask, regenerate
+from core.api.actions import posts
+from core.api.fields import MoneyField, SentenceField, Strict, valid
+from core.api.idempotency import key_of
+from core.api.pagination import ByUpdate, pages
+from core.api.parameters import refuse_unknown_query
+from core.api.streams import EVENT_STREAM, JSON_OR_EVENTS
 from core.errors import ProductError
-from core.requests import (
-    EVENT_STREAM,
-    JSON_OR_EVENTS,
-    ByUpdate,
-    MoneyField,
-    SentenceField,
-    Strict,
-    identifier,
-    pages,
-    posts,
-    refuse_unknown_query,
-    valid,
-)
+from core.requests import identifier
 from core.sentences import Sentence
 from llm.models import Model
 from llm.types.model_call import FinishReason

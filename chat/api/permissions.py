@@ -9,12 +9,13 @@ from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from chat.api.conversations import TurnSerializer
 from chat.models import ToolPermission
 from chat.models.conversation_state import visible_conversation, visible_turn
 from chat.turns.services import decide_call, forget_permission
-from core.requests import OldestFirst, Strict, valid
+from core.api.fields import Strict, valid
+from core.api.pagination import OldestFirst
 
 
 class ApprovalSerializer(Strict):

@@ -11,14 +11,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from chat.conversations.services import visible_model, visible_persona
+from chat.ledger.api import LimitStateSerializer
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation
 from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
-from chat.usage.api import LimitStateSerializer
-from core.requests import MoneyField, SentenceField, Strict
+from chat.turns.submit import LONGEST_EFFORT
+from core.api.fields import MoneyField, SentenceField, Strict
 from llm.models import Effort
 from personas.services import model_for
 from projects.models.roles import visible_project
@@ -51,7 +52,7 @@ class EffortField(serializers.CharField):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(
-            required=False, allow_blank=True, allow_null=True, default=None,
+            max_length=LONGEST_EFFORT, required=False, allow_blank=True, allow_null=True, default=None,
             help_text=f"Of reasoning: {', '.join(Effort.values)}; kept for the conversation, empty takes it back.",
             **kwargs,
         )  # fmt: skip
@@ -60,7 +61,9 @@ class EffortField(serializers.CharField):
 class DraftSerializer(ChosenModelsSerializer):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False, allow_blank=True, default="")
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
-    effort = serializers.CharField(required=False, allow_blank=True, allow_null=True, default=None)
+    effort = serializers.CharField(
+        max_length=LONGEST_EFFORT, required=False, allow_blank=True, allow_null=True, default=None
+    )
     count = serializers.BooleanField(
         default=False,
         help_text="Near the limit, have the provider count the prompt, as it will before sending; else only what it "

@@ -5,8 +5,8 @@
 
 from uuid import UUID
 
-from chat.models import ModelCall
-from chat.usage.asking import Charge, ask
+from chat.ledger.asking import Charge, ask
+from chat.ledger.models import ModelCall
 from core.background import submit
 from core.errors import ModelError
 from llm.models import Model

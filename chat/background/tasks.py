@@ -23,13 +23,14 @@ from chat.background import schedule
 from chat.conversations import erasing, titles
 from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
+from chat.lab import services as replays
+from chat.ledger.sums import sum_days
 from chat.models.conversation_state import state_of
 from chat.models.queries import following
 from chat.openai_api import create_turn
 from chat.readings import jobs as readings
 from chat.realtime.append_only import rewrite_if_due
 from chat.realtime.event_stream import announce, announce_state, hint
-from chat.replay import services as replays
 from chat.runs import drafts
 from chat.runs import state_machine as runs
 from chat.sending import resuming
@@ -37,7 +38,6 @@ from chat.sending import services as sending
 from chat.summaries import jobs
 from chat.turns import runner, store
 from chat.turns.line import move_up
-from chat.usage.sums import sum_days
 from core import background, memory
 from core.background import TURNS, enqueue, on_database, show_life, tell_queues
 from core.consumer import Hearing

@@ -18,7 +18,7 @@ from django.utils.translation import gettext_noop
 from chat.citations.claims import MOST
 from chat.citations.services import MAX_EVIDENCE, Check
 from chat.citations.support import Reason
-from chat.usage.asking import Charge, ask
+from chat.ledger.asking import Charge, ask
 from core.background import on_database
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence

@@ -18,9 +18,10 @@ from chat.citations.support import Reason, Verdict, compare
 from chat.models import Conversation
 from chat.rendering.references import Source
 from core.errors import ModelError
-from files.index.embedders import Vector, bundled
+from files.index.embedders import bundled
 from files.index.ledger import Payer
 from files.index.search import search
+from files.index.vectors import Vector
 from files.models import File, FileText
 
 WHOLE = 60_000  # characters; of a longer file the passages are compared that a search for the sentence finds

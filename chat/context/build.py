@@ -266,11 +266,21 @@ def build(request: ContextRequest) -> Prompt:
         left -= cost(note)
     messages: list[PromptMessage] = []
     ends: dict[Section, int] = {}
-    for section in LAYOUTS[request.layout]:
+    for section in _order(request):
         messages += sections.get(section, ())
         ends[section] = len(messages)
     report = Report(request, messages, history, limit=limit, used=limit - left)
     return Prompt(messages, report, wants_older, _borders(sections, ends))
+
+
+def _order(request: ContextRequest) -> tuple[Section, ...]:
+    """Return the sections in the order of the prompt."""
+    order = LAYOUTS[request.layout]
+    if not request.reminder_above:
+        return order
+    others = [section for section in order if section != "reminder"]
+    place = others.index("current")
+    return (*others[:place], "reminder", *others[place:])
 
 
 def required_tokens(request: ContextRequest) -> int:
@@ -313,6 +323,8 @@ def _borders(sections: Sections, ends: Mapping[Section, int]) -> tuple[int, ...]
     moving = next((section for section in lasting if ends[section] > ends["history"]), None)
     if moving:
         stable = ends[moving] - len(sections[moving])
+    elif sections.get("reminder") and ends["reminder"] < ends["current"]:
+        stable = ends["reminder"] - len(sections["reminder"])
     else:
         current = sections["current"]
         stable = ends["current"] - len(current) + [sent.role for sent in current].index("user") + 1

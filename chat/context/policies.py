@@ -155,6 +155,8 @@ def keep_recent(renderer: Renderer, start: int, stop: int, room: int) -> History
             room -= tokens
             history.tokens += tokens
             end, tokens, plain = index, 0, True
+    if renderer.request.whole_results:
+        history.tokens += _restore_results(renderer, turns, room)
     whole = max(end, history.skipped)
     begins = sorted(turns)
     split = bisect_left(begins, whole)
@@ -201,6 +203,28 @@ def _whole_or_stubbed(
         sent[0] = renderer.file_stub(sent[0], question)
         history.stubbed |= {question.id} if cost(sent) <= room else set()
     return cost(sent), sent
+
+
+def _restore_results(renderer: Renderer, turns: Decided, room: int) -> int:
+    """Send results of tools whole instead of stubbed, newest turn first, until one turn's do not fit. Return the tokens
+    that this adds."""
+    messages, added = {message.id: message for message in renderer.request.messages}, 0
+    for begin in sorted(turns, reverse=True):
+        end, sent = turns[begin]
+        if not sent or not any(each.role == "tool" and each.state == "stubbed" for each in sent):
+            continue
+        whole = [
+            renderer.message("history", messages[each.source or ""])[0]
+            if each.role == "tool" and each.state == "stubbed"
+            else each
+            for each in sent
+        ]
+        more = cost(whole) - cost(sent)
+        if added + more > room:
+            break
+        turns[begin] = end, whole
+        added += more
+    return added
 
 
 def _plain_tokens(renderer: Renderer, start: int, stop: int) -> int | None:

@@ -44,6 +44,7 @@ LAYOUTS: dict[str, tuple[Section, ...]] = {
 
 
 DateAwareness = Literal["day", "minute", "off"]
+NoteForm = Literal["plain", "heading", "tags"]  # how texts of the workspace are told from the person's words
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,10 @@ class Moment:
     """What S and R depend on in one model call.
 
     `asked_at` is the time of the newest user message in the user's timezone. `tools` are all tools of the turn in a
-    fixed order, `available` the names of those that may be called in this cycle; `searched`: a search tool has run in
-    this turn. `append_only`: what was sent in an earlier cycle of the turn does not change in a later one.
+    fixed order, `available` the names of those that may be called in this cycle; `searched`: a search has run in this
+    turn, by a tool or for a model without tools. `documents`: numbered documents are in the prompt; `always_remind`: R
+    then asks for citations without a search, too. `web_unopened`: a web search has run, and no page was opened.
+    `append_only`: what was sent in an earlier cycle of the turn does not change in a later one.
     """
 
     layout: str
@@ -77,6 +80,10 @@ class Moment:
     searched: bool = False
     append_only: bool = False
     texts: Texts = BUILT_IN
+    documents: bool = False
+    always_remind: bool = False
+    web_unopened: bool = False
+    note_form: NoteForm = "plain"
 
     @property
     def moves(self) -> bool:
@@ -85,19 +92,39 @@ class Moment:
 
 
 def system_text(base: str, moment: Moment) -> str:
-    """S: the editable text, guidance for tools, the section on citations, and the date as the last line."""
+    """S: the editable text, guidance for tools, the sections on notes and documents, and the date as the last line."""
     tools = [tool for tool in moment.tools if not moment.moves or tool.name in moment.available]
-    cites = moment.searched if moment.moves else any(tool.is_search for tool in tools)
+    may_search = not moment.moves and any(tool.is_search for tool in tools)
+    cites = moment.searched or moment.documents or may_search
     lines = "\n".join(filter(None, (tool.line(moment.texts) for tool in tools)))
     guidance = moment.texts.fill("tools", tools=lines) if lines else ""
-    return _joined((base, guidance, moment.texts["citations"] if cites else "", _date_line(moment)))
+    notes = moment.texts["notes"] if moment.note_form == "tags" else ""
+    return _joined((base, guidance, notes, moment.texts["citations"] if cites else "", _date_line(moment)))
 
 
 def reminder_text(reminders: Iterable[str], moment: Moment) -> str | None:
     """R: the built-in reminders and the user's, in one message; None when there is nothing to remind of."""
     exact_time = moment.date_awareness == "minute" and not moment.moves
-    citations = moment.texts["citation_reminder"] if moment.searched else ""
-    return _joined((citations, *reminders, _time("minute", moment) if exact_time else "")) or None
+    cites = moment.searched or (moment.always_remind and moment.documents)
+    opens = moment.web_unopened and "open_url" in moment.available
+    text = _joined(
+        (
+            moment.texts["citation_reminder"] if cites else "",
+            moment.texts["open_pages_reminder"] if opens else "",
+            *reminders,
+            _time("minute", moment) if exact_time else "",
+        )
+    )
+    return note_text(text, moment.note_form, moment.texts, heading="reminder_heading") or None
+
+
+def note_text(text: str, form: NoteForm, texts: Texts, *, heading: str = "") -> str:
+    """Mark a text of the workspace that is sent as a user message; `heading` names the text above it, if it has one."""
+    if text and form == "tags":
+        return f"<note>\n{text}\n</note>"
+    if text and form == "heading" and heading and texts[heading]:
+        return f"{texts[heading]}\n{text}"
+    return text
 
 
 def _date_line(moment: Moment) -> str:
@@ -109,6 +136,11 @@ def _date_line(moment: Moment) -> str:
 def _time(name: str, moment: Moment) -> str:
     at = moment.asked_at
     return moment.texts.fill(name, weekday=f"{at:%A}", date=f"{at:%Y-%m-%d}", time=f"{at:%H:%M}")
+
+
+def asked_at(moment: Moment) -> str:
+    """Return the sentence that says when the newest message was sent, for where a time alone would be last."""
+    return _time("asked_at", moment)
 
 
 def _joined(parts: Iterable[str]) -> str:

@@ -45,6 +45,8 @@ Reason = Literal[
     "deleted_file",
     "project_image",
     "over_share",
+    "not_searchable_yet",
+    "not_searchable",
     "attached",
     "in_project",
     "no_vision",
@@ -262,7 +264,8 @@ class ContextRequest:
     prompts, persona, project and texts) and `extra_sources` (failed files, files by search, summarised messages) go
     into the report as they are. `system_is_persona`: the text of `system` is the persona's, while `persona` has what
     else stands there; errors then name the persona. `marked` is derived once, so that a plan does not look for marks:
-    where the questions with one stand.
+    where the questions with one stand. `reminder_above`: R stands directly above the current turn instead of last.
+    `whole_results`: tool results of older turns are sent whole while they fit, as a calling program sent them.
     """
 
     room: Room
@@ -283,6 +286,8 @@ class ContextRequest:
     project_files: tuple[Document, ...] = ()
     file_listing: Block | None = None
     reminder: Block | None = None
+    reminder_above: bool = False
+    whole_results: bool = False
     unloaded: int = 0
     max_images: int | None = None
     exact: bool = True

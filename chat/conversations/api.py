@@ -18,18 +18,22 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from chat.conversations import daily, services, sharing
 from chat.conversations import search as searching
 from chat.conversations.importing import jobs
 from chat.models import Conversation, Import, Message, Share, Summary, Tag
 from chat.models.conversation_state import visible_conversation
+from core.api.fields import SentenceField, Strict, VisibleField
+from core.api.pagination import OldestFirst, pages
 from core.errors import ProductError
 from core.json_bodies import JSONParser
-from core.requests import OldestFirst, SentenceField, Strict, VisibleField, identifier, pages
+from core.requests import identifier
 from files.api import UploadSerializer
 from personas.models import Persona
 from projects.models import Project
+
+LONGEST_TAG = 200  # characters as it is written, of which blanks and “#” are taken off
 
 
 class TagNames(serializers.ListField):
@@ -193,8 +197,18 @@ class ChosenSerializer(Strict):
     """Either what is changed, or with `delete` and `restore` what else is done with them."""
 
     conversations = serializers.ListField(child=serializers.UUIDField(), max_length=services.MOST_CHOSEN)
-    tag = serializers.ListField(child=serializers.CharField(), required=False, help_text="All of them have these, too.")
-    untag = serializers.ListField(child=serializers.CharField(), required=False, help_text="None has these any more.")
+    tag = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_TAG),
+        max_length=Tag.MOST,
+        required=False,
+        help_text="All of them have these, too.",
+    )
+    untag = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_TAG),
+        max_length=Tag.MOST,
+        required=False,
+        help_text="None has these any more.",
+    )
     project = VisibleField(Project, required=False, allow_null=True)
     archived = serializers.BooleanField(required=False)
     pinned = serializers.BooleanField(required=False)

@@ -24,8 +24,6 @@ from core.errors import ProductError
 from core.requests import get_or_404
 from personas.services import rules_at
 
-CONTINUE = "Continue exactly where your last answer stopped."
-
 
 def edit_question(
     *, user: User, message: Message, text: str, files: Sequence[UUID] | None = None, key: str | None = None
@@ -48,7 +46,7 @@ def edit_question(
 
 
 def continue_answer(*, user: User, message: Message, key: str | None = None) -> list[Turn]:
-    """Goes on with an answer that was cut off, by its greatest length too: a question of a fixed text, shown small.
+    """Ask to continue an answer that was cut off, also by its greatest length; the question is shown small.
 
     No protocol lets a model go on inside a message it has sent, and not every model takes up an unfinished one. Asking
     is what all of them understand, and the conversation stays what the model really saw.
@@ -59,7 +57,8 @@ def continue_answer(*, user: User, message: Message, key: str | None = None) -> 
         raise ProductError(
             "nothing_to_continue", "Only an answer that was cut off can be continued. Ask a new question instead."
         )
-    ask = Ask(CONTINUE, models=_usable(user, message.asked_model_id), key=key, parent=message.pk)
+    models = _usable(user, message.asked_model_id)
+    ask = Ask(rules_at().texts["continue"], models=models, key=key, parent=message.pk, continues=True)
     return submit(user=user, conversation=message.conversation, ask=ask)
 
 

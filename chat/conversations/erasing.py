@@ -16,7 +16,6 @@ from django.utils import timezone
 
 from accounts.access.holds import free
 from accounts.models import PeopleGroup, User
-from accounts.models.workspace import workspace_at
 from audit.services import record
 from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation, Message, Tag, Turn
 from chat.readings import services as readings
@@ -26,6 +25,7 @@ from core.permissions import require_store
 from core.sentences import Sentence
 from files.models import File
 from files.services import delete as delete_file
+from workspace.models.settings import workspace_at
 
 AT_ONCE = 100  # conversations; the sweeper comes again in a minute
 

@@ -16,18 +16,22 @@ from django.db import close_old_connections, transaction
 from accounts.access.rights import require
 from accounts.models import May, User
 from audit.services import record
-from chat.models import Conversation, Mark, Message, ModelCall, Reading, Turn
+from chat.ledger.models import ModelCall
+from chat.ledger.services import csv_pages
+from chat.models import Conversation, Mark, Message, Turn
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
+from chat.readings.models import Reading
 from chat.realtime.events import readable_parts
-from chat.usage.services import csv_pages
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
 from files.models import File
 from files.services import open_blob
-from llm.step_filters.thoughts import without_reasoning
-from personas.models import Persona, SavedPrompt
-from projects.models import Project, Task
+from llm.step_filters.thoughts import split_reasoning, without_reasoning
+from personas.models import Persona
+from projects.models import Project
+from projects.planner.models import Task
+from projects.saved_prompts.models import SavedPrompt
 
 FORMAT = "glasshouse.conversation/1"
 KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
@@ -135,10 +139,22 @@ def _message(message: Message, mark: str | None) -> dict[str, Any]:
         "usage": turn.usage if turn else None,
         "cost": f"{turn.cost:f}" if turn and turn.cost is not None else None,
         "files": [attachment.name for attachment in message.attachments.all()],
-        "parts": readable_parts(message.parts, attrgetter("english")),
+        "parts": message.parts if message.role == Message.Role.USER else list(_answer_parts(message.parts)),
         "mark": mark,
         "context_notice": _notice(message),
     }
+
+
+def _answer_parts(parts: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the parts of an answer. Reasoning that a stored text begins with is a part of its own."""
+    for part in readable_parts(parts, attrgetter("english")):
+        reasoning, answer = split_reasoning(part["text"]) if part["type"] == "text" else ("", "")
+        if not reasoning:
+            yield part
+            continue
+        yield {"type": "reasoning", "text": reasoning}
+        if answer:
+            yield {**part, "text": answer}
 
 
 def _notice(message: Message) -> str:

@@ -21,10 +21,8 @@ from django.utils.translation import gettext as _
 
 from accounts.access.rights import require, rights_of
 from accounts.models import May, User
-from accounts.models.workspace import workspace_at
 from audit.services import record
 from chat.context.build import SourceEntry
-from chat.conversations.branches import CONTINUE
 from chat.conversations.erasing import require_lasting
 from chat.models import Conversation, Message, Share, Turn
 from chat.models.conversation_state import idle, require_owner
@@ -43,6 +41,7 @@ from core.requests import get_or_404, or_404
 from core.sentences import Sentence
 from files.models import File
 from personas.texts import BUILT_IN
+from workspace.models.settings import workspace_at
 
 PAGE = 100  # messages
 _SHARED = "shared conversation"
@@ -210,7 +209,7 @@ class SharedMessage(NamedTuple):
 
     @property
     def continues(self) -> bool:
-        return self.row.role == Message.Role.USER and self.row.text == CONTINUE
+        return self.row.continues
 
 
 class SharedPage(NamedTuple):

@@ -23,10 +23,11 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations.branches import removal
 from chat.conversations.services import MOST_PINNED, deleted_conversation, deleted_message
-from chat.models import Conversation, Run, Tag, Turn
+from chat.models import Conversation, Tag, Turn
 from chat.realtime.events import Approval
 from core.errors import ProductError
 from projects.models import Project
+from projects.planner.models import Run
 
 PAGE = 60  # conversations
 SEVERAL = "several"  # in the place of the id of what was deleted; the session then has the ids

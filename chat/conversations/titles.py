@@ -6,13 +6,14 @@ from functools import partial
 from uuid import UUID
 
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of
-from chat.models import Conversation, ModelCall, Turn
+from chat.ledger.asking import Charge, ask
+from chat.ledger.limits import require_unused
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Turn
 from chat.models.conversation_state import list_changed
 from chat.models.summary import marks_on
 from chat.models.words import title_from
 from chat.realtime.event_stream import announce
-from chat.usage.asking import Charge, ask
-from chat.usage.limits import require_unused
 from core.background import on_database
 from core.errors import ProductError
 from llm.models import Model

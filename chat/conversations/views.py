@@ -19,10 +19,10 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
+from accounts.access.api_views import user_of_request
 from accounts.access.authentication import bearer
 from accounts.access.login import fresh_sign_in, require_fresh
 from accounts.access.login_throttle import begin, require_look
-from accounts.access.permissions import user_of_request
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import daily, services, sharing
@@ -34,8 +34,9 @@ from chat.models import Conversation, Import, Share, Tag
 from chat.models.conversation_state import visible_conversation
 from chat.models.words import MAX_QUERY
 from chat.turns.services import forget_permission
+from core.api.parameters import refuse_unknown_query
 from core.errors import ProductError
-from core.requests import get_or_404, identifier, refuse_unknown_query, with_headers, with_row
+from core.requests import get_or_404, identifier, with_headers, with_row
 from projects.models import Project
 from projects.models.roles import visible_project
 

@@ -12,12 +12,11 @@ from chat.models.conversation import (
     Turn,
 )
 from chat.models.import_job import Import
-from chat.models.ledger import LastPrompt, ModelCall, PersonSum, PlaceSum, UsageDay, UsageSum
-from chat.models.reading import Reading, ReadingFile, ReadingPart
-from chat.models.replay import Replay, ReplayedTurn
-from chat.models.run import Mention, Run, RunStep, ToolResult
+from chat.models.last_prompt import LastPrompt
+from chat.models.mention import Mention
 from chat.models.share import Share
 from chat.models.summary import Mark, Summary, SummaryJob
+from chat.models.tool_result import ToolResult
 
 __all__ = [
     "RESTORABLE_FOR",
@@ -29,18 +28,8 @@ __all__ = [
     "Mark",
     "Mention",
     "Message",
-    "ModelCall",
     "NextMessage",
-    "PersonSum",
-    "PlaceSum",
-    "Reading",
-    "ReadingFile",
-    "ReadingPart",
     "RenderedAnswer",
-    "Replay",
-    "ReplayedTurn",
-    "Run",
-    "RunStep",
     "Share",
     "StepReasoning",
     "Summary",
@@ -49,6 +38,4 @@ __all__ = [
     "ToolPermission",
     "ToolResult",
     "Turn",
-    "UsageDay",
-    "UsageSum",
 ]

@@ -13,6 +13,7 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
+from accounts.models import asked_with
 from core.sentence_field import SentenceColumn
 from llm.models.provider import effort_field
 
@@ -251,6 +252,11 @@ class Message(models.Model):
         return text_in(self.parts)
 
     @property
+    def continues(self) -> bool:
+        """Whether this is the question that asks to continue an answer that was cut off."""
+        return any(part.get("continues") for part in self.parts)
+
+    @property
     def finish_reason(self) -> str:
         """Of an answer, why the model's last step ended; empty while it is not complete."""
         turn: Turn | None = getattr(self, "turn", None)
@@ -290,19 +296,6 @@ class Attachment(models.Model):
 
     def __str__(self) -> str:
         return self.name
-
-
-def asked_with() -> Any:
-    """The API token of the program that asks. Its id stays when it is gone: what was used with it was used."""
-    return models.ForeignKey(
-        "accounts.ApiToken",
-        null=True,
-        blank=True,
-        on_delete=models.DO_NOTHING,
-        db_constraint=False,
-        db_index=False,
-        related_name="+",
-    )
 
 
 class TurnQuerySet(OfConversation["Turn"]):
@@ -390,7 +383,7 @@ class Turn(models.Model):
         null=True, blank=True, help_text="From asking to the first token, thoughts included; waiting is part of it."
     )
     token = asked_with()
-    # What its plan may take of its person's limits, see `chat.usage.limits`; it counts as used while the turn is live.
+    # What its plan may take of its person's limits, see `chat.ledger.limits`; it counts as used while the turn is live.
     reserved_tokens = models.PositiveIntegerField(null=True, blank=True)
     reserved_cost = models.DecimalField(max_digits=26, decimal_places=12, null=True, help_text="US dollars.")
 

@@ -19,7 +19,7 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from accounts.realtime import News, tell
-from chat.models import Conversation, Message, NextMessage, Run, SummaryJob, Turn, queries
+from chat.models import Conversation, Message, NextMessage, SummaryJob, Turn, queries
 from chat.models.queries import Standing, standing
 from chat.models.summary import SummaryJobQuerySet
 from chat.models.tree import with_rows
@@ -29,6 +29,7 @@ from core.requests import get_or_404
 from core.sentences import Sentence
 from personas.models import Persona
 from projects.models import Project
+from projects.planner.models import Run
 
 # All three from a summary's beginning, with what stands in for it.
 PATIENCE = timedelta(seconds=120)  # then sending works again

@@ -19,10 +19,9 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.models.conversation import Conversation, Message, Turn, text_in
-from chat.models.ledger import LastPrompt, ModelCall
-from chat.models.run import Run
 from llm.services import model_at
 from personas.models import Persona
+from projects.planner.models.run import Run
 
 MOST_BOUND = 65_535  # values of one statement
 
@@ -55,7 +54,7 @@ def join_line(owner_id: object) -> None:
 
 class Standing(NamedTuple):
     """Whether an answer, a summary or a run is under way in a conversation; how many answers of its person are being
-    written; the depth of its leaf; the version of the workspace (`llm.models.workspace`); whether its persona is
+    written; the depth of its leaf; the version of the workspace (`workspace.models.version`); whether its persona is
     somebody else's and not everybody's; the tokens of its newest prompt that has a count, whose messages the next one
     has too."""
 
@@ -102,7 +101,7 @@ def store(rows: Sequence[models.Model], conversation: Conversation, changed: Seq
     """
     new = conversation._state.adding
     rows = [conversation, *rows] if new else rows
-    inserts = [_insert(list(some)) for _, some in groupby(rows, type)]
+    inserts = [insert_statement(list(some)) for _, some in groupby(rows, type)]
     parts = ", ".join(f"stored_{number} AS ({statement})" for number, (statement, _) in enumerate(inserts))
     last, bound = ("SELECT", []) if new else _update(conversation, changed)
     with executed(f"WITH {parts} {last}", [value for _, values in inserts for value in values] + bound):
@@ -111,7 +110,7 @@ def store(rows: Sequence[models.Model], conversation: Conversation, changed: Seq
         row._state.adding, row._state.db = False, connection.alias
 
 
-def _insert(rows: Sequence[models.Model]) -> tuple[str, list[Any]]:
+def insert_statement(rows: Sequence[models.Model]) -> tuple[str, list[Any]]:
     """Of one kind; the statement and what is bound to it. The database gives a number to rows without an id."""
     kind, numbered = rows[0]._meta, rows[0].pk is None
     fields = [field for field in kind.concrete_fields if not (numbered and field.primary_key)]
@@ -293,22 +292,6 @@ def note_asked(turn: Turn, asked: Sequence[Mapping[str, Any]]) -> bool:
     """Stores what the turn has asked of models so far; False where somebody else has ended it."""
     with executed(_ASKED, [json.dumps(asked), turn.pk, turn.attempt]) as cursor:
         return bool(cursor.rowcount)
-
-
-_PROMPT = "prompt = EXCLUDED.prompt, window_cap = EXCLUDED.window_cap"
-
-
-def record(calls: Sequence[ModelCall], prompts: Sequence[LastPrompt]) -> None:
-    """Stores what an answer has cost, and what was asked last in its conversation in the place of what was before."""
-    given = [_insert(rows) for rows in (calls, prompts) if rows]
-    if not given:
-        return
-    if prompts:
-        statement, bound = given[-1]
-        given[-1] = f"{statement} ON CONFLICT (conversation_id, model_id) DO UPDATE SET {_PROMPT}", bound
-    first = f"WITH calls AS ({given[0][0]}) " if len(given) > 1 else ""
-    with executed(first + given[-1][0], [value for _, values in given for value in values]):
-        pass
 
 
 _SETTLE = """

@@ -9,8 +9,8 @@ from django.db.models import Q
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
-from accounts.models import Workspace
 from chat.models.conversation import OfConversation
+from workspace.models import Workspace
 
 
 def new_token() -> str:

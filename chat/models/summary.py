@@ -14,8 +14,8 @@ from django.db.models import Q
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
-from accounts.models import zone_or_workspaces
-from chat.models.conversation import OfConversation, asked_with
+from accounts.models import asked_with, zone_or_workspaces
+from chat.models.conversation import OfConversation
 from core.sentence_field import SentenceColumn
 from personas.texts import Texts
 

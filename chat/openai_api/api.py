@@ -11,7 +11,6 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import AuthenticationFailed
 
 from accounts.access.authentication import Credential, bearer, user_of_token
-from accounts.access.permissions import Allowance, count, missing_scope, require
 from accounts.models import User
 from chat.models import Turn
 from chat.openai_api import create_turn, embedding
@@ -22,19 +21,29 @@ from chat.openai_api.parse import body_of, read
 from chat.openai_api.serialize import Completion, Head, Relay
 from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
+from core.api.rate_limit import Allowance, count, require
+from core.api.views import missing_scope
+from core.background import completed
 from core.errors import ProductError
 from core.requests import settle
 from core.sentences import Sentence
 
-PROJECT, REPORT = "X-Glasshouse-Project", "X-Glasshouse-Report"
+PROJECT, REPORT, SYSTEM = "X-Glasshouse-Project", "X-Glasshouse-Report", "X-Glasshouse-System"
+SYSTEM_SCOPE = "system"
 
-Arguments = ParamSpec("Arguments")
-View = Callable[Concatenate[HttpRequest, User, Arguments], Coroutine[Any, Any, HttpResponseBase]]
+_embedding_calls = embedding.PersonalCalls()
 
 
 class Caller(NamedTuple):
+    """Who asks, with the scopes of the token."""
+
     user: User
+    scopes: frozenset[str]
     allowance: Allowance | None
+
+
+Arguments = ParamSpec("Arguments")
+View = Callable[Concatenate[HttpRequest, Caller, Arguments], Coroutine[Any, Any, HttpResponseBase]]
 
 
 def for_tokens(
@@ -55,7 +64,7 @@ def for_tokens(
             caller = await threaded(_caller)(request, scopes)
             try:
                 require(caller.allowance, "chat")
-                response = await view(request, caller.user, *args, **kwargs)
+                response = await view(request, caller, *args, **kwargs)
             except ProductError as error:
                 response = refusal(error)
             return _with_limits(response, caller.allowance)
@@ -77,7 +86,7 @@ def _caller(request: HttpRequest, scopes: tuple[str, ...]) -> Caller:
         raise ProductError("bad_token", str(error.detail), status=401) from error
     if not set(scopes) & set(row.scopes):
         raise ProductError("missing_scope", missing_scope(scopes[0]), status=403)
-    return Caller(user, count(user, "chat"))
+    return Caller(user, frozenset(row.scopes), count(user, "chat"))
 
 
 def _with_limits(response: HttpResponseBase, allowance: Allowance | None) -> HttpResponseBase:
@@ -89,20 +98,21 @@ def _with_limits(response: HttpResponseBase, allowance: Allowance | None) -> Htt
 
 
 @for_tokens("GET", "chat")
-async def models(request: HttpRequest, user: User) -> HttpResponseBase:
-    rows = await threaded(offered)(user)
+async def models(request: HttpRequest, caller: Caller) -> HttpResponseBase:
+    rows = await threaded(offered)(caller.user)
     return JsonResponse({"object": "list", "data": [each.as_json() for each in rows]})
 
 
 @for_tokens("GET", "chat")
-async def model(request: HttpRequest, user: User, name: str) -> HttpResponseBase:
-    found = await threaded(find)(user, name)
+async def model(request: HttpRequest, caller: Caller, name: str) -> HttpResponseBase:
+    found = await threaded(find)(caller.user, name)
     return JsonResponse(found.as_json())
 
 
 @for_tokens("POST", "chat")
-async def chat_completions(request: HttpRequest, user: User) -> HttpResponseBase:
-    wanted = await asyncio.to_thread(lambda: read(body_of(request)))
+async def chat_completions(request: HttpRequest, caller: Caller) -> HttpResponseBase:
+    user, replaces_system = caller.user, _replaces_system(request, caller)
+    wanted = await asyncio.to_thread(lambda: read(body_of(request), replaces_system=replaces_system))
     asked = await threaded(create_turn.asked)(user, wanted, request.headers.get(PROJECT))
     files = await files_of(user, wanted.history.pictures)
     turn = await _started(lambda: create_turn.start(user, wanted, asked, files))
@@ -120,6 +130,17 @@ async def chat_completions(request: HttpRequest, user: User) -> HttpResponseBase
     response = await _response(relay, Credential.of(request, user), streamed=wanted.stream)
     response[REPORT] = request.build_absolute_uri(reverse("turn-report", args=[turn.pk]))
     return response
+
+
+def _replaces_system(request: HttpRequest, caller: Caller) -> bool:
+    """Return whether the program's system messages replace the workspace's system prompt: as the request says, else if
+    the token may. Raises `bad_header` (400) and `missing_scope` (403)."""
+    choice = request.headers.get(SYSTEM, "").strip().lower()
+    if choice not in ("", "replace", "beside"):
+        raise ProductError("bad_header", f"The header {SYSTEM} is “replace” or “beside”.")
+    if choice == "replace" and SYSTEM_SCOPE not in caller.scopes:
+        raise ProductError("missing_scope", missing_scope(SYSTEM_SCOPE), status=403)
+    return choice != "beside" and SYSTEM_SCOPE in caller.scopes
 
 
 async def _started(start: Callable[[], Turn]) -> Turn:
@@ -151,6 +172,8 @@ async def _close(relay: Relay) -> None:
 
 
 @for_tokens("POST", "chat", "files")
-async def embeddings(request: HttpRequest, user: User) -> HttpResponseBase:
+async def embeddings(request: HttpRequest, caller: Caller) -> HttpResponseBase:
     body: dict[str, Any] = await asyncio.to_thread(body_of, request)
-    return JsonResponse(await threaded(embedding.answer)(user, body))
+    async with _embedding_calls.turn(caller.user.pk):
+        # A client that goes away must not let the next call begin before this one has ended.
+        return JsonResponse(await completed(threaded(embedding.answer)(caller.user, body)))

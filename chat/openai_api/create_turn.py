@@ -17,7 +17,6 @@ from django.utils import timezone
 
 from accounts.access.holds import free
 from accounts.models import User
-from accounts.models.workspace import workspace_at
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.queries import join_line, standing
 from chat.models.words import title_from
@@ -34,6 +33,7 @@ from llm.models import Model
 from llm.providers import lacking
 from projects.models import Project
 from projects.models.roles import visible_project
+from workspace.models.settings import workspace_at
 
 PATIENCE, LOOK_AGAIN = 60.0, 0.05  # seconds
 BATCH = 200  # conversations forgotten at once

@@ -1,18 +1,25 @@
 """`embeddings`: what the workspace's active embedder makes of texts."""
 
+import asyncio
 import base64
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
+from weakref import WeakValueDictionary
 
 import numpy as np
 from django.utils.text import slugify
 
 from accounts.models import User
 from audit.origin import origin
+from chat.ledger.searching import written_down
 from chat.openai_api.errors import refused
-from chat.usage.searching import written_down
 from core.errors import ProductError
-from files.index.embedders import Vector, active_embedder, client_of, counted
+from files.index.embedders import active_embedder, client_of, counted
 from files.index.ledger import Payer
+from files.index.vectors import Vector
 from files.models import Embedder
 from llm import tokens
 
@@ -20,6 +27,29 @@ MAX_INPUTS = 2_048
 MAX_TOKENS = 8_192  # of one input, by the catch-all tokenizer; OpenAI's embedding models have the same limit
 # Some clients send the tokens of OpenAI's embedding models in place of the text.
 SENT_TOKENS = "cl100k_base"
+MOST_WAITING = 32  # calls of a person, beside the one that is worked on
+
+
+class PersonalCalls:
+    """Lets each person embed one call at a time in this process. Used on its event loop alone."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
+        self._waiting: Counter[UUID] = Counter()
+
+    @asynccontextmanager
+    async def turn(self, person: UUID) -> AsyncIterator[None]:
+        """Run the block when it is the person's turn. Raises `too_many_embeddings` (429)."""
+        lock = self._locks.setdefault(person, asyncio.Lock())
+        if self._waiting[person] > MOST_WAITING:
+            sentence = "Your calls are embedded one at a time, and many wait already. Try again in a few seconds."
+            raise ProductError("too_many_embeddings", sentence, status=429, retry_after=5)
+        self._waiting[person] += 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._waiting -= Counter([person])  # also drops the person where nobody waits
 
 
 def answer(user: User, body: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import hashlib
 import mimetypes
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -124,8 +124,8 @@ def body_of(request: HttpRequest) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def read(body: Mapping[str, Any]) -> Wanted:
-    """`body` without members that are null."""
+def read(body: Mapping[str, Any], *, replaces_system: bool = False) -> Wanted:
+    """`body` without members that are null. `replaces_system`: see `chat.prompts.turn_context.Options`."""
     for name, honoured in _HONOURED.items():
         if name in body and not honoured(body[name]):
             sentence = f"“{name}” is not supported with this value. Leave it out."
@@ -137,7 +137,7 @@ def read(body: Mapping[str, Any]) -> Wanted:
     return Wanted(
         model=_typed(body, "model", str, ""),
         history=history,
-        options=_options(body, history.instructions),
+        options=replace(_options(body, history.instructions), replaces_system=replaces_system),
         stream=_typed(body, "stream", bool, False),
         include_usage=bool(_typed(body, "stream_options", dict, {}).get("include_usage")),
     )

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from django.db import InterfaceError, OperationalError
+
 from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn
 from chat.models import Turn
@@ -18,6 +20,7 @@ from chat.realtime import event_stream
 from chat.realtime.events import EventType
 from chat.rendering.references import CITED
 from chat.turns.services import stop_turn
+from core.background import carry, persistently
 from core.errors import ProductError
 from llm import tokens
 
@@ -297,8 +300,17 @@ class Relay:
             yield "data: [DONE]\n\n"
 
     def close(self) -> None:
-        if not self._completion.ended:
-            stop_turn(user=self._turn.conversation.owner, turn=self._turn)
+        if self._completion.ended:
+            return
+        try:
+            self._stop()
+        except (OperationalError, InterfaceError):
+            # All connections to the database are taken, or it is away. Nobody asks again for a client that is gone.
+            logger.warning("turn %s is stopped once the database can be asked", self._turn.pk)
+            carry(persistently(self._stop))
+
+    def _stop(self) -> None:
+        stop_turn(user=self._turn.conversation.owner, turn=self._turn)
 
     async def _follow(self) -> AsyncIterator[Chunk]:
         """The turn's chunks, until its last; an empty one after each 2.5 s of silence. Raises how it failed."""

@@ -8,13 +8,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.utils import timezone
+from django.utils.translation import get_language, get_language_info
 
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.cache import SentPrompt, digest, pieces_of, points_of
-from chat.context.rendering import DateAwareness, Moment, reminder_text, system_text
+from chat.context.rendering import DateAwareness, Moment, NoteForm, asked_at, note_text, reminder_text, system_text
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
@@ -36,15 +38,20 @@ from core.sentences import Sentence
 from files.index.ledger import Payer
 from files.models import File
 from files.services import open_shown
+from llm.model_size import is_small
 from llm.models import Provider
 from llm.services import RATIO_TRUSTED, cache_rule
 from llm.truncation import Sent, script_shares
 from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
-from projects.planner.queries import render
+from personas.variables import fill_variables
+from projects.planner.models import codes
+from projects.planner.models.task import Task
+from projects.planner.queries import render, tasks_of
 
 # The policy `priority` skips what does not fit and goes on, so it wants to see more than fits; but not a whole life.
 PRIORITY_READS = 4
+NAMED_TASKS = 5  # in one note
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +59,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Step:
     """Which model call of the turn: `searched`: a search tool has run; `last`: no tool may be called any more;
-    `undefined`: the definitions of tools are not sent either.
+    `undefined`: the definitions of tools are not sent either; `web_unopened`: the web was searched, no page opened yet.
 
     `reminders`: what earlier cycles of an append-only turn were reminded of, by the number of messages that the turn
     had added by then.
@@ -62,10 +69,19 @@ class Step:
     last: bool = False
     undefined: bool = False
     first: bool = True
+    web_unopened: bool = False
     reminders: Mapping[int, str] = field(default_factory=dict)
 
 
 FIRST_STEP = Step()
+
+
+def searches_of(names: Sequence[str], context: TurnContext) -> tuple[bool, bool]:
+    """Return whether a tool has searched in a turn that called tools of these names, in this order; and whether the
+    web was searched and no page opened since."""
+    searched = any(name in context.toolbox.searching for name in names)
+    web = [name for name in names if name in ("web_search", "open_url")]
+    return searched, bool(web) and web[-1] == "web_search"
 
 
 class Planned(NamedTuple):
@@ -124,13 +140,21 @@ def plan(
         if context.project is not None or documents.attached or older:
             question = "" if context.model.tools else _asked(leaf, added)
             first = messages[:said] if context.model.provider.append_only and not step.first else ()
-            reach = PromptFiles(project, documents, question, older, _payer(context))
-            prompt, searched, notes = reach.build(request, first), reach.listed, reach.notes
+            rules = partial(_with_rules, context, step)
+            reach = PromptFiles(project, documents, question, older, _payer(context), note_form(context), rules)
+            prompt = reach.build(request, first)
+            if reach.passages and not step.searched:  # for a model without tools the product has searched
+                searching = _with_rules(context, replace(step, searched=True), request)
+                if required_tokens(searching) <= context.room.input_limit:
+                    reach.with_documents = partial(_with_rules, context, replace(step, searched=True))
+                    prompt = reach.build(searching, first)
+            searched, notes = reach.listed, reach.notes
         else:
             prompt, searched, notes = build(request), frozenset(), ()
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
         if not prompt.wants_older or read > PRIORITY_READS * room:
             notes += _unread_reasoning(context, rows, prompt) + _surplus_images(context, prompt)
+            notes += _unknown_tasks(context, _asked(leaf, added))
             return Planned(prompt, documents, summary, notes, searched)
         read *= 2
 
@@ -162,6 +186,23 @@ def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt)
             "What {names} reasoned before calling tools is not sent to {model}: no other model can read it.",
             names=names,
             model=model,
+        ),
+    )
+
+
+def _unknown_tasks(context: TurnContext, question: str) -> tuple[Sentence, ...]:
+    """Return the note that the question mentions tasks that do not exist."""
+    mentioned = tasks_of(codes.mentions(question)) if "@" in question else set()
+    if not mentioned:
+        return ()
+    rows = Task.objects.visible_to(context.user).filter(code__in=mentioned)
+    unknown = sorted(mentioned - set(rows.values_list("code", flat=True)))[:NAMED_TASKS]
+    if not unknown:
+        return ()
+    return (
+        Sentence(
+            "There is no task {unknown}, so the model was shown none.",
+            unknown=", ".join(f"@{code}" for code in unknown),
         ),
     )
 
@@ -200,20 +241,98 @@ def project_room(context: TurnContext) -> int:
     return context.room.window - context.room.reserved_output - sum(prompt_tokens(context))
 
 
+def _program_replaces(context: TurnContext) -> bool:
+    return bool(context.options.replaces_system and context.options.instructions)
+
+
 def _replaces(context: TurnContext) -> bool:
     persona = context.persona
-    return bool(persona and persona.replaces_system_prompt and persona.instructions.strip())
+    replaces = persona and persona.replaces_system_prompt and persona.instructions.strip()
+    return bool(replaces and not _program_replaces(context))
 
 
 def _prompts(context: TurnContext, step: Step = FIRST_STEP) -> tuple[Block | None, Block | None]:
     """S and CA. A persona in the system prompt's place leaves the project's instructions alone in CA."""
-    persona = context.persona.instructions.strip() if context.persona else ""
+    texts, persona = context.texts, context.persona.instructions.strip() if context.persona else ""
     project = context.project.instructions.strip() if context.project else ""
+    sections = [] if _program_replaces(context) else [context.options.instructions]
+    if project and context.project:
+        heading = texts.fill("project_heading", name=context.project.name)
+        sections.insert(0, _headed(heading, _filled(context, project)))
+    if persona and context.persona and not _replaces(context):
+        heading = texts.fill("persona_heading", name=context.persona.name)
+        sections.insert(0, _headed(heading, _filled(context, persona)))
+    together = "\n\n".join(text for text in sections if text)
+    return _system(context, step), _block(context, note_text(together, note_form(context), texts))
+
+
+def _filled(context: TurnContext, text: str) -> str:
+    """Return the text of a person or administrator with the values of its variables."""
+    if "{{" not in text:
+        return text
+    asked, language = context.asked_at.astimezone(context.user.zone), context.user.language or get_language() or "en"
+    values = {
+        "date": f"{asked:%Y-%m-%d}",
+        "weekday": f"{asked:%A}",
+        "user.name": context.user.get_full_name() or context.user.get_username(),
+        "user.language": get_language_info(language)["name"],
+        "persona.name": context.persona.name if context.persona else "",
+        "project.name": context.project.name if context.project else "",
+        "model.name": context.model.name,
+    }
+    return fill_variables(text, values)
+
+
+def _headed(heading: str, text: str) -> str:
+    return f"{heading}\n{text}" if heading else text
+
+
+def _system(context: TurnContext, step: Step, *, documents: bool = False) -> Block | None:
+    """S, or the persona that replaces it; `documents`: numbered documents are in the prompt."""
     base = context.system_prompt.text.strip() if context.system_prompt else ""
-    if _replaces(context):
-        base, persona = persona, ""
-    together = "\n\n".join(text for text in (persona, project, context.options.instructions) if text)
-    return _block(context, system_text(base, _moment(context, step))), _block(context, together)
+    if _program_replaces(context):
+        return _block(context, system_text(context.options.instructions, _moment(context, step, documents=documents)))
+    if context.persona and _replaces(context):
+        base = context.persona.instructions.strip()
+    return _block(context, system_text(_filled(context, base), _moment(context, step, documents=documents)))
+
+
+def _with_rules(context: TurnContext, step: Step, request: ContextRequest) -> ContextRequest:
+    """Return the request with S and R for a prompt that has numbered documents."""
+    reminder, above = _reminder(context, step, documents=True)
+    system = _system(context, step, documents=True)
+    return replace(request, system=system, reminder=reminder, reminder_above=above)
+
+
+def note_form(context: TurnContext) -> NoteForm:
+    """Return how texts of the workspace are told from the person's words (docs/context.md, “Notes”)."""
+    form = context.profile.note_form
+    if form == BudgetProfile.NoteForm.AUTOMATIC:
+        return "plain" if is_small(context.model.name) else "heading"
+    return form  # type: ignore[return-value]  # the field's other choices are these words
+
+
+def _reminder(context: TurnContext, step: Step, *, documents: bool = False) -> tuple[Block | None, bool]:
+    """Return R, and whether it stands above the current turn.
+
+    A model that binds its reasoning to what stood before it gets R last. A time alone is never last as it is.
+    """
+    moment, reminders = _moment(context, step, documents=documents), list(context.reminders)
+    if step.last and context.toolbox.definitions and context.texts["last_step"]:
+        reminders.append(context.texts["last_step"])
+    text, bare = reminder_text(reminders, moment) or "", reminder_text(reminders, replace(moment, date_awareness="off"))
+    place = context.profile.reminder_place
+    above = place == BudgetProfile.ReminderPlace.ABOVE
+    if place == BudgetProfile.ReminderPlace.AUTOMATIC:
+        above = is_small(context.model.name)
+    if moment.append_only:
+        above = False
+    if text and bare is None and not above:
+        if moment.append_only:
+            text = note_text(asked_at(moment), moment.note_form, context.texts)
+        else:
+            above = True
+    return _block(context, text), above
 
 
 def expected_files(context: TurnContext) -> tuple[ProjectFiles, Documents]:
@@ -235,9 +354,7 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
     """Everything but the messages and files."""
     profile = context.profile
     system, persona = _prompts(context, step)
-    reminders, last = context.reminders, context.texts["last_step"]
-    if step.last and context.toolbox.definitions and last:
-        reminders = [*reminders, last]
+    reminder, above = _reminder(context, step)
     return ContextRequest(
         room=context.room,
         messages=(),
@@ -250,7 +367,9 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
         tasks=_block(context, render(context.tasks, context.texts)) if context.tasks else None,
         persona=persona,
         system_is_persona=_replaces(context),
-        reminder=_block(context, reminder_text(reminders, _moment(context, step)) or ""),
+        reminder=reminder,
+        reminder_above=above,
+        whole_results=context.for_program,
         exact=context.exact,
         texts=context.texts,
         max_images=context.image_limit,
@@ -258,7 +377,7 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
     )
 
 
-def _moment(context: TurnContext, step: Step) -> Moment:
+def _moment(context: TurnContext, step: Step, *, documents: bool = False) -> Moment:
     # The field's choices are these words.
     awareness: DateAwareness = (context.persona or context.workspace).date_awareness  # type: ignore[assignment]
     toolbox, zone = context.toolbox, context.user.zone
@@ -271,11 +390,16 @@ def _moment(context: TurnContext, step: Step) -> Moment:
         searched=step.searched,
         append_only=context.model.provider.append_only,
         texts=context.texts,
+        documents=documents,
+        always_remind=context.profile.always_remind_citations,
+        web_unopened=step.web_unopened,
+        note_form=note_form(context),
     )
 
 
 def _versions(context: TurnContext) -> dict[str, str]:
-    versions = {"system_prompt": str(context.system_prompt.version)} if context.system_prompt else {}
+    own = context.system_prompt if not _program_replaces(context) else None
+    versions = {"system_prompt": str(own.version)} if own else {}
     versions |= {"persona": str(context.persona.version)} if context.persona else {}
     versions |= {"project": str(context.project.version)} if context.project else {}
     return versions | context.texts.versions()

@@ -6,7 +6,7 @@ question is searched in its stead, so that a small model reaches a large project
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from uuid import UUID
@@ -15,7 +15,7 @@ from django.utils.translation import gettext_noop
 
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start
-from chat.context.rendering import Numbers, documents_text, split_project_files
+from chat.context.rendering import NoteForm, Numbers, documents_text, note_text, split_project_files
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, Reason, SourceReport
 from chat.models import Attachment, Mark
 from chat.models import Message as MessageRow
@@ -25,8 +25,8 @@ from chat.tools.files import HITS, passages, phrasings_of
 from core.sentences import Sentence
 from files.index.language import readable
 from files.index.ledger import NOBODY, Payer
-from files.index.reranking import Found, find
-from files.index.search import Hit
+from files.index.reranking import find
+from files.index.search import Hit, SearchResult
 from files.models import File
 from personas.models import BudgetProfile
 from personas.texts import Texts
@@ -38,6 +38,16 @@ NO_MATCH = gettext_noop(
     "Nothing in the files that are reached by search has to do with so short a message, so no passage of them was "
     "sent. Name a file, or ask in words that stand in it."
 )
+LINES = {File.Index.WAITING: "file_line_waiting", File.Index.FAILED: "file_line_unindexed"}
+NOT_INDEXED = {
+    File.Index.WAITING: gettext_noop(
+        "Not searchable yet: {names}. Until then no search finds it; the model can only read it page by page."
+    ),
+    File.Index.FAILED: gettext_noop(
+        "Could not be made searchable: {names}. The model can only read it page by page. Open the file to try again."
+    ),
+}
+NAMED = 3  # files in one such sentence
 # No cosine tells small talk from a question that a passage answers in other words (bundled embedder: up to 0.22, and
 # from 0.02), and a passage too many harms less than one that is missing. So only what says as little has to match.
 BRIEF = 3  # words of a message
@@ -138,7 +148,9 @@ class PromptFiles:
     """The files of one prompt. `question`: to search for, empty for a model that can search by itself.
 
     `older`: attachments of the branch above the messages that the engine is given, newest first. `listed`: the ids of
-    the attachments that the model is told of, once the prompt is built; `notes`: sentences on what was not found.
+    the attachments that the model is told of, once the prompt is built; `notes`: sentences on what was not found;
+    `passages`: some were found and are in the prompt. `with_documents` returns a request with S and R for a prompt that
+    has numbered documents.
     """
 
     project: ProjectFiles
@@ -146,10 +158,14 @@ class PromptFiles:
     question: str = ""
     older: Sequence[File] = ()
     payer: Payer = NOBODY
+    note_form: NoteForm = "plain"
+    with_documents: Callable[[ContextRequest], ContextRequest] = lambda request: request
+    passages: bool = False
     listed: frozenset[str] = frozenset()
     notes: tuple[Sentence, ...] = ()
     _counted: dict[str, int] = field(default_factory=dict)
-    _searched: dict[frozenset[UUID], Found] = field(default_factory=dict)
+    _unindexed: dict[str, File] | None = None
+    _searched: dict[frozenset[UUID], SearchResult] = field(default_factory=dict)
 
     def build(self, request: ContextRequest, first: Sequence[ContextMessage] = ()) -> Prompt:
         """The prompt with the project's files and the list, which `request` is without. Raises `ContextError`.
@@ -183,11 +199,11 @@ class PromptFiles:
     def _settled(self, request: ContextRequest) -> tuple[ContextRequest, Prompt]:
         """Planned again with a longer list while that leaves another file out of sight. What is once on the list stays
         on it, so that ends."""
-        required = required_tokens(request)
-        project = self.fitted(request, required)
+        request, project, required = self._with_rules(request)
         left = request.room.input_limit - required - project.cost(request.message_overhead)
         request = self._with_project(request, project)
         listed: set[str] = set()
+        self.notes = ()
         while True:
             attached = [file for file in self._newest_first(request) if str(file.pk) in listed]
             listing = self._listing(project, attached, request, left)
@@ -197,8 +213,27 @@ class PromptFiles:
             if unseen <= listed:
                 texts = (str(file.pk) for file in attached if not file.is_image)
                 self.listed = frozenset(texts) if listing is not None else frozenset()
+                listed_files = [each.id for each in project.by_search] + [str(file.pk) for file in attached]
+                self.notes += self._index_notes(listed_files)
                 return settled, prompt
             listed |= unseen
+
+    def _with_rules(self, request: ContextRequest) -> tuple[ContextRequest, ProjectFiles, int]:
+        """Return the request with the rules for documents if it has any, what of the project is inline beside it, and
+        the tokens of what else must be sent.
+
+        The rules alone never keep a question from being sent: files that give way to it take them along.
+        """
+        question = current_turn_start(request.messages)
+        ruled = self.with_documents(request)
+        required = required_tokens(ruled)
+        project = self.fitted(ruled, required)
+        attached = any(message.sent_files for message in request.messages[question:])
+        older = any(message.sent_files for message in request.messages[:question])
+        if project.inline or attached or (older and required <= request.room.input_limit):
+            return ruled, project, required
+        required = required_tokens(request)
+        return request, self.fitted(request, required), required
 
     def _with_project(self, request: ContextRequest, project: ProjectFiles) -> ContextRequest:
         """With the texts of its files; each is sent once, with the newest message or else with the project's."""
@@ -206,7 +241,7 @@ class PromptFiles:
         texts = texts_of(rows.values())
         inline = [self.made.of_file(rows[pk], texts.get(pk, "")) for pk in (UUID(each.id) for each in project.inline)]
         reports = [
-            SourceReport("project_file", each.id, "by_search", 0, _why_searched(each, project))
+            SourceReport("project_file", each.id, "by_search", 0, self._why_searched(each, project))
             for each in project.by_search
         ]
         kept = {each.id for each in (*project.inline, *project.by_search)}
@@ -227,6 +262,11 @@ class PromptFiles:
             project_files=tuple(inline),
             extra_sources=(*request.extra_sources, *dict.fromkeys(reports)),
         )
+
+    def _why_searched(self, file: Document, project: ProjectFiles) -> Reason:
+        if row := self._without_index().get(file.id):
+            return "not_searchable" if row.index_state == File.Index.FAILED else "not_searchable_yet"
+        return "no_room" if file.id in project.gave_way else "over_share"
 
     def _newest_first(self, request: ContextRequest) -> Iterator[File]:
         """Every readable attachment of the branch once."""
@@ -253,6 +293,7 @@ class PromptFiles:
         for whose, each in files.items():
             if lines := self._list(each, limit, left):
                 lists[whose], left = lines, left - self._list_cost(lines)
+        self.passages = False
         if not lists:
             return None
         found, header = "", BY_SEARCH
@@ -260,8 +301,10 @@ class PromptFiles:
             most = project.line - project.inline_tokens if project.by_search else limit // FOUND_PART
             ids = [UUID(file.id) for each in files.values() for file in each if file.tokens is not None]
             found = self._found(ids, min(most, left))
-            header = FOUND if found else NOT_SHOWN
-        text = listing_text(header, lists, found, self.made.texts)
+            header, self.passages = FOUND if found else NOT_SHOWN, bool(found)
+        images = not any(file.tokens is not None for file in files["conversation"])
+        headers = {"project": header, "conversation": NOT_SHOWN if images else header}
+        text = note_text(listing_text(headers, lists, found, self.made.texts), self.note_form, self.made.texts)
         return Block(text, self.made.tokenizer.count(text))
 
     def _described(self, attached: Sequence[File]) -> list[Document]:
@@ -276,15 +319,38 @@ class PromptFiles:
         left -= self._header
         share = min(left, limit * LIST_SHARE // 100 - self._header)
         for file in files:
-            line = line_of(file, self.made.texts)
+            line = self._line(file)
             size = self._count(f"{line}\n")
             if size > (share if lines else left):
                 break
+            self.made.numbers.of(file.id)  # of what is listed only
             lines.append(line)
             share -= size
         if 0 < len(lines) < len(files):
             lines.append(self.made.texts.fill("more_files", count=len(files) - len(lines)))
         return "\n".join(lines)
+
+    def _line(self, file: Document) -> str:
+        numbers, row = Numbers(self.made.numbers.known), self._without_index().get(file.id)
+        return line_of(file, numbers, self.made.texts, row.index_state if row is not None else File.Index.SEARCHABLE)
+
+    def _without_index(self) -> dict[str, File]:
+        """Return the files of the project and the branch that have text and cannot be searched, by id."""
+        if self._unindexed is None:
+            attached = [file for files in self.made.attached.values() for file in files]
+            ids = {str(file.pk) for file in (*attached, *self.older)}
+            ids |= {each.id for each in (*self.project.inline, *self.project.by_search)}
+            rows = File.objects.filter(pk__in=ids, searchable=False, status__in=READABLE, width=None)
+            self._unindexed = {str(row.pk): row for row in rows}
+        return self._unindexed
+
+    def _index_notes(self, ids: Sequence[str]) -> tuple[Sentence, ...]:
+        """Return a sentence for each kind of files in the list that no search finds."""
+        rows = [row for pk in ids if (row := self._without_index().get(pk))]
+        names: dict[File.Index, list[str]] = {}
+        for row in rows:
+            names.setdefault(row.index_state, []).append(row.name)
+        return tuple(Sentence(NOT_INDEXED[state], names=_named(each)) for state, each in names.items())
 
     @property
     def _header(self) -> int:
@@ -319,7 +385,7 @@ class PromptFiles:
     def _rendered(self, found: Mapping[UUID, Sequence[Hit]], numbers: Numbers) -> str:
         return documents_text([passages(pk, hits) for pk, hits in found.items()], numbers, self.made.texts)
 
-    def _related(self, ids: frozenset[UUID]) -> Found:
+    def _related(self, ids: frozenset[UUID]) -> SearchResult:
         """The best passages; for a brief message those only that have to do with it, or whose file it names."""
         if ids not in self._searched:
             rows = File.objects.filter(pk__in=ids, searchable=True)
@@ -335,20 +401,26 @@ class PromptFiles:
         return len(list(islice(words, BRIEF + 1))) <= BRIEF
 
 
-def line_of(file: Document, texts: Texts) -> str:
-    """A file in a list; one without tokens is an image."""
-    name = "file_line" if file.tokens is not None else "image_line"
-    return texts.fill(name, title=file.title, id=file.id, tokens=file.tokens)
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(f"“{name}”" for name in names[:NAMED])
+    return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
 
 
-def listing_text(header: str, lists: Mapping[str, str], found: str, texts: Texts) -> str:
-    """L: the lines by whose files they name, each below the `header` of this name, and what was `found` in them."""
-    listed = [f"{texts.fill(header, whose=whose)}\n{lines}" for whose, lines in lists.items()]
+def line_of(file: Document, numbers: Numbers, texts: Texts, state: File.Index = File.Index.SEARCHABLE) -> str:
+    """Return the line of a file in a list, with its document number; a file without tokens is an image."""
+    if file.tokens is None:
+        return texts.fill("image_line", title=file.title, id=file.id)
+    line = LINES.get(state, "file_line")
+    return texts.fill(line, document=numbers.of(file.id), title=file.title, id=file.id, tokens=file.tokens)
+
+
+def listing_text(headers: Mapping[str, str], lists: Mapping[str, str], found: str, texts: Texts) -> str:
+    """Return L: the lines by whose files they name, each below its header, and what was `found` in them.
+
+    `headers`: names of texts, by whose files.
+    """
+    listed = [f"{texts.fill(headers[whose], whose=whose)}\n{lines}" for whose, lines in lists.items()]
     return "\n\n".join([*listed, found] if found else listed)
-
-
-def _why_searched(file: Document, project: ProjectFiles) -> Reason:
-    return "no_room" if file.id in project.gave_way else "over_share"
 
 
 def _names(question: str, file: str) -> bool:

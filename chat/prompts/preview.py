@@ -11,13 +11,13 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget, Reserves, document_budget
+from chat.ledger.limits import most_used
 from chat.models import Conversation, LastPrompt, Summary
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import in_force
 from chat.prompts import builder, report
 from chat.prompts.turn_context import TurnContext, base_context, context_of_draft, wider_cap
 from chat.tools.toolbox import with_file_tools
-from chat.usage.limits import most_used
 from core.background import submit
 from core.i18n import grouped
 from core.outside import wait_outside
@@ -52,7 +52,7 @@ def plan_ahead(
     `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
     `count`: near the limit the provider is asked to count, as it is before sending; `countable` says that this was not
     asked for and could change the plan. `provider_limit`: what prompt and tools may take by that count, where it is.
-    `near_limit`: the limit that is used up for the most part, as `chat.usage.limits` has it in JSON, or None.
+    `near_limit`: the limit that is used up for the most part, as `chat.ledger.limits` has it in JSON, or None.
     `whole` as with `chat.prompts.report.resolved`.
     """
     base = base_context(user=user, model=model or model_for(scope.persona, user), scope=scope)

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from django.utils import timezone
 
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
-from accounts.models import May, User, Workspace
+from accounts.models import May, User
 from chat.context.rendering import Numbers
 from chat.context.types import ContextRequest, Room
-from chat.models import Conversation, Mention, Message, RunStep, Summary, Turn
+from chat.models import Conversation, Mention, Message, Summary, Turn
 from chat.models.conversation_state import ChatScope, scope_of
 from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
@@ -34,7 +34,6 @@ from files.models import File
 from llm import tokens
 from llm.learning import SMALLEST_WINDOW, window_source
 from llm.models import Model
-from llm.models.workspace import version_now
 from llm.services import RATIO_TRUSTED
 from llm.tokens import Tokenizer
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
@@ -42,8 +41,11 @@ from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import reminders_for, rules_at
 from personas.texts import BUILT_IN, BUILT_IN_DIGEST, Texts
 from personas.tools import TASKS, WEB
-from projects.models import Project, ProjectFile, codes
+from projects.models import Project, ProjectFile
+from projects.planner.models import RunStep, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
+from workspace.models import Workspace
+from workspace.models.version import version_now
 
 # Tokens to expect of a step's reasoning by its effort, and by that of providers where none is said: our judgement.
 THOUGHT = {"none": 0, "minimal": 512, "low": 1_024, "medium": 4_096, "high": 8_192, "xhigh": 16_384, "max": 32_768}
@@ -55,6 +57,7 @@ MAX_TOOLS = 128  # of a program's own
 OF_PROFILE = (
     *("window", "reserved_output", "buffer", "message_overhead", "safety_margin", "catch_all_margin"),
     *("project_share", "omission_note", "effort", "max_cycles"),
+    *("note_form", "reminder_place", "always_remind_citations"),
 )
 OF_MODEL = ("tokenizer", "vision", "tools", "max_output", "efforts", "effort", "token_ratio", "ratio_samples")
 WIDER = 1.25  # by which a smaller window that only one conversation has grows from turn to turn
@@ -67,11 +70,14 @@ NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 class Options:
     """`instructions` is the text of the program's system messages, `max_output` in tokens of each model call.
 
+    `replaces_system`: the instructions stand in the place of the workspace's system prompt.
+
     `tools` are the program's own, which it runs itself; `tool_choice` and `required_tool` hold for the first call.
     `response_format` as in `llm.types.model_call.ModelRequest`.
     """
 
     instructions: str = ""
+    replaces_system: bool = False
     temperature: float | None = None
     max_output: int | None = None
     stop: tuple[str, ...] = ()
@@ -260,7 +266,7 @@ class TurnContext:
 
     def completed(self, frame: ContextRequest) -> ContextRequest:
         """What is planned with instead of `frame`, which is a prompt without its messages: the same, but where a stored
-        turn is planned again (`chat.replay`)."""
+        turn is planned again (`chat.lab`)."""
         return frame
 
     def made_with(self) -> dict[str, Any]:
@@ -353,7 +359,7 @@ def context_of_turn(
         context,
         toolbox=toolbox_for(
             scope,
-            hand=Hand(context.user, model.name, run_step),
+            hand=Hand(context.user, model.name, conversation.pk, run_step),
             model=model,
             question=question,
             chosen=_chosen_tools(context),
@@ -390,7 +396,8 @@ async def with_offered_tools(context: TurnContext) -> TurnContext:
 
 def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: Sequence[File]) -> TurnContext:
     """What a turn of this draft would be made under. Tool servers are not asked: their last lists count."""
-    hand, chosen = Hand(base.user, base.model.name), _chosen_tools(base)
+    conversation = scope.conversation.pk if scope.conversation is not None else None
+    hand, chosen = Hand(base.user, base.model.name, conversation), _chosen_tools(base)
     box = toolbox_for(
         scope,
         hand=hand,
@@ -430,7 +437,8 @@ def tasks_of_turn(turn: Turn, *, whole_day: bool = True) -> PromptTasks | None:
     day = today(user, turn.user_message.created)
     pairs: list[dict[str, str]] = getattr(turn, "mentions", [])
     mentioned = {pair["code"] for pair in pairs if pair["day"] == day.isoformat()}
-    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day)
+    place = turn.conversation_id
+    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=place)
 
 
 def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
@@ -440,7 +448,9 @@ def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
     user, day = base.user, today(base.user, base.asked_at)
     before = Mention.objects.filter(user=user, day=day).values_list("code", flat=True)
     mentioned = {*before, *codes.mentions(text)}
-    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=base.workspace.today_tasks)
+    place = base.conversation.pk if base.conversation is not None else None
+    whole_day = base.workspace.today_tasks
+    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=place)
 
 
 def _shows_tasks(conversation: Conversation | None) -> bool:

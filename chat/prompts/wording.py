@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from chat.context.build import SourceEntry
 from chat.context.types import ADVICE, too_long_by
-from chat.usage import limits
+from chat.ledger import limits
 from core.i18n import dollars, grouped, percent
 from core.sentences import Sentence
 from personas.texts import TEXTS
@@ -82,6 +82,8 @@ REASONS = {
     "deleted_file": gettext_lazy("the file was deleted"),
     "project_image": gettext_lazy("a picture of a project: attach it to a message to show it to the model"),
     "over_share": gettext_lazy("the project's files are larger than the part of the room that is theirs"),
+    "not_searchable_yet": gettext_lazy("it is still being made searchable, so it can only be read page by page"),
+    "not_searchable": gettext_lazy("it could not be made searchable, so it can only be read page by page"),
     "attached": gettext_lazy("once, with the message that it is attached to"),
     "in_project": gettext_lazy("once, with the project's files"),
     "result_without_call": gettext_lazy("what asked for it is not sent"),

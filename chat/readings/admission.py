@@ -3,9 +3,9 @@
 from uuid import UUID
 
 from accounts.models import User
-from chat.models import Reading
+from chat.ledger.limits import require_within
 from chat.models.queries import join_line
-from chat.usage.limits import require_within
+from chat.readings.models import Reading
 from core.errors import ProductError
 from core.sentences import Sentence
 

@@ -9,15 +9,17 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.models import User
 from chat.citations.support import Reason
-from chat.models import Reading, ReadingPart
+from chat.ledger.services import Figures
 from chat.readings import services
+from chat.readings.models import Reading, ReadingPart
 from chat.readings.pages import ReadingView
-from chat.usage.services import Figures
+from core.api.actions import posts
+from core.api.fields import MoneyField, SentenceField, Strict, valid
+from core.api.pagination import pages
 from core.errors import ProductError
-from core.requests import MoneyField, SentenceField, Strict, pages, posts, valid
 
 
 class QuestionSerializer(Strict):

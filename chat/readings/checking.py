@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from chat.citations.services import Check, check_against
-from chat.models import Reading
 from chat.readings import planning
 from chat.readings.layout import Layout
+from chat.readings.models import Reading
 from chat.rendering.references import Source, Sources, cited_numbers
 
 

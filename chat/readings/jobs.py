@@ -22,11 +22,12 @@ from django.utils.translation import gettext_noop
 from accounts.realtime import News, tell
 from chat.citations.judging import checked, judged
 from chat.citations.services import Check
-from chat.models import ModelCall, Reading, ReadingPart
+from chat.ledger.asking import Charge, Said, ask
+from chat.ledger.models import ModelCall
 from chat.readings import asking, checking, planning, services
 from chat.readings.layout import Layout, layout_of
+from chat.readings.models import Reading, ReadingPart
 from chat.readings.planning import Budget
-from chat.usage.asking import Charge, Said, ask
 from core import background
 from core.background import on_database, persistently
 from core.errors import ModelError, ProductError

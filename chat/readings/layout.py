@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from chat.models import Reading, ReadingFile
 from chat.readings import planning
+from chat.readings.models import Reading, ReadingFile
 from chat.readings.planning import Coverage, Part
 from core.sentences import Sentence
 from files.models import FileText

@@ -8,13 +8,14 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from chat.models import ModelCall, Reading, ReadingPart
+from chat.ledger.models import ModelCall
+from chat.ledger.services import Figures, money_in_words, tokens_in_words, totals
 from chat.readings import checking, planning
 from chat.readings.layout import FileRead, layout_of
+from chat.readings.models import Reading, ReadingPart
 from chat.readings.services import coverage, percent_of
 from chat.rendering.markdown import Allowance, render
 from chat.rendering.references import Source
-from chat.usage.services import Figures, money_in_words, tokens_in_words, totals
 
 SHOWN = 50  # parts on one page
 

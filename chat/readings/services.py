@@ -20,11 +20,12 @@ from accounts.realtime import News, tell
 from audit.origin import origin
 from audit.services import record
 from chat.citations import judging
-from chat.models import Conversation, Reading, ReadingFile, ReadingPart
+from chat.models import Conversation
 from chat.models.conversation_state import visible_conversation
 from chat.readings import asking, checking, planning
 from chat.readings.admission import require_turn
 from chat.readings.layout import FileRead, Layout, layout_of
+from chat.readings.models import Reading, ReadingFile, ReadingPart
 from chat.readings.planning import Budget, Passage, Plan
 from core.background import enqueue
 from core.errors import NotFound, ProductError

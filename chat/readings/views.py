@@ -11,10 +11,10 @@ from django.views.decorators.http import require_GET
 from accounts.access.rights import models_of
 from accounts.access.sessions import SignedInRequest as Request
 from chat.citations.services import in_words
-from chat.models import Reading
 from chat.models.conversation_state import visible_message
 from chat.readings import services
 from chat.readings.checking import doubts_of
+from chat.readings.models import Reading
 from chat.readings.pages import SHOWN, ReadingView
 from core.errors import NotFound, ProductError
 from core.requests import with_headers, with_row

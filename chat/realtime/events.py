@@ -396,7 +396,7 @@ MEANINGS: Mapping[str, str] = {
     "mark": "Always send the turn of a message (`pinned`), leave it out (`excluded`), or neither (null), on the branch "
     "on show; with `file` one of its files.",
     "ACK": "The frame with this `id` was carried out.",
-    "ERROR": "The frame with this `id` was refused.",
+    "ERROR": "The frame with this `id` was refused. `id` is null where the frame has too many values to be read.",
     "STATE": "How a conversation stands.",
     "TITLE": "A conversation's new title.",
     "NEXT": "The message that waits in a conversation has changed.",

@@ -23,8 +23,8 @@ from accounts.models import User
 from chat.context.rendering import Numbers
 from chat.models import Conversation, Mention
 from files.models import File
-from projects.models import codes
-from projects.models.task import Task
+from projects.planner.models import codes
+from projects.planner.models.task import Task
 from projects.planner.queries import tasks_of, today
 
 DOUBT = gettext_noop("The passage does not carry this sentence. Show both side by side.")

@@ -9,12 +9,15 @@ from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from chat.conversations.services import visible_model, visible_persona
-from chat.models import Run, RunStep
 from chat.runs import services
 from chat.runs.limits import Used, profile_of, used
-from core.requests import SentenceField, Strict, identifier, pages, posts, valid
+from core.api.actions import posts
+from core.api.fields import SentenceField, Strict, valid
+from core.api.pagination import pages
+from core.requests import identifier
+from projects.planner.models import Run, RunStep
 from projects.planner.queries import visible_task
 
 

@@ -12,12 +12,13 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
-from chat.models import Run, Turn
+from chat.models import Turn
 from chat.runs.services import create_run
 from core import background
 from core.errors import ProductError
-from projects.models.task import Task, TaskChange
 from projects.planner import drafts
+from projects.planner.models import Run
+from projects.planner.models.task import Task, TaskChange
 from projects.planner.services import lock_tasks
 
 AT_ONCE = 2  # of one person; so that many tasks made in one go take nobody's turn, and not all of a provider's limit

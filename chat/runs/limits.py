@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 from django.utils import timezone
 
-from chat.models import Run
 from chat.models.conversation_state import scope_of
 from chat.runs import prompts
 from core.sentences import Sentence
 from personas.models import BudgetProfile
 from personas.services import default_profile
+from projects.planner.models import Run
 
 
 class Used(NamedTuple):

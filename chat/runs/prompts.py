@@ -3,7 +3,7 @@
 from django.utils.translation import gettext_noop
 
 from personas.texts import Texts
-from projects.models.task import Task
+from projects.planner.models.task import Task
 
 DRAFT_UNREAD = gettext_noop(
     "The model's server did not read the whole prompt from which this checklist was drafted, so something may be "

@@ -1,7 +1,7 @@
 """What people do with runs: page, API and admin come through here. What follows is decided in `state_machine`."""
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.utils import timezone
 
 from accounts.access.rights import require
@@ -9,14 +9,14 @@ from accounts.models import May, User
 from audit.origin import origin
 from audit.services import record
 from chat.conversations.services import MAX_TITLE, create_conversation
-from chat.models import Run, RunStep, Turn
+from chat.ledger.limits import require_within
+from chat.models import Turn
 from chat.realtime.event_stream import tell_pages
 from chat.runs import prompts
 from chat.runs import state_machine as runs
 from chat.runs.transitions import end, locked, save
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask
-from chat.usage.limits import require_within
 from core.errors import NotFound, ProductError
 from core.permissions import has_right
 from core.requests import get_or_404
@@ -24,7 +24,8 @@ from core.sentences import Sentence
 from llm.models import Model
 from personas.models import Persona
 from personas.services import model_for
-from projects.models.task import Task
+from projects.planner.models import Run, RunStep
+from projects.planner.models.task import Task
 from projects.planner.queries import visible_task
 from projects.planner.rules import check_here
 from projects.planner.services import lock_tasks
@@ -165,3 +166,8 @@ def _check(task: Task) -> None:
 def _told(user: User, run: Run) -> Run:
     tell_pages(run.conversation)
     return visible_run(user, run.pk)
+
+
+def open_runs() -> dict[str, int]:
+    """Return how many runs are open, by their status."""
+    return dict(Run.objects.filter(status__in=Run.OPEN).order_by().values_list("status").annotate(Count("pk")))

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.conversations.services import update_conversation
-from chat.models import Run, RunStep, Turn
+from chat.models import Turn
 from chat.models.conversation_state import NOT_NOW
 from chat.runs import prompts
 from chat.runs.limits import exceeded
@@ -25,7 +25,8 @@ from core.errors import NotFound, ProductError
 from core.sentences import Sentence
 from personas.models import Persona
 from personas.services import rules_at
-from projects.models.task import Task
+from projects.planner.models import Run, RunStep
+from projects.planner.models.task import Task
 from projects.planner.queries import written_by_hand
 from projects.planner.rules import Actor
 from projects.planner.services import accept, clear_breakpoint, draft_begun

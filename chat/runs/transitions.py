@@ -11,14 +11,15 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.realtime import News, tell
 from accounts.webhooks.services import emit
-from chat.models import Run, RunStep, Turn
+from chat.models import Turn
 from chat.runs import prompts
 from core.errors import ProductError
 from core.sentences import NO_SENTENCE, Sentence
-from llm.models import WorkspaceVersion
-from projects.models.task import Task
+from projects.planner.models import Run, RunStep
+from projects.planner.models.task import Task
 from projects.planner.rules import Actor
 from projects.planner.services import draft_begun, set_status
+from workspace.models import WorkspaceVersion
 
 # From a status to those that may follow it, with what leads there. Nothing leads out of “done”.
 _ENDS: Mapping[str, str] = {

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.models import Conversation, Run, RunStep
+from chat.models import Conversation
 from chat.rendering import references
 from chat.runs import services
 from chat.runs.limits import profile_of, used
@@ -24,9 +24,10 @@ from chat.runs.transitions import NO_CHECKLIST, PROPOSED, checklist
 from core.errors import NotFound, ProductError
 from core.i18n import percent
 from core.requests import with_row
-from projects.models import codes
-from projects.models.task import Task
+from core.text import unix_lines
 from projects.planner import drafts
+from projects.planner.models import Run, RunStep, codes
+from projects.planner.models.task import Task
 from projects.planner.queries import visible_task
 
 ITEM_STATUSES = {
@@ -131,7 +132,7 @@ def act(request: Request, run: Run, what: str) -> HttpResponse:
     """`what`: start, stop, answer or retry."""
     try:
         if what == "answer":
-            services.answer_run(user=request.user, run=run, text=request.POST.get("text", ""))
+            services.answer_run(user=request.user, run=run, text=unix_lines(request.POST.get("text", "")))
         else:
             does = {"start": services.start_run, "stop": services.stop_run, "retry": services.retry_run}
             does[what](user=request.user, run=run)

@@ -8,9 +8,10 @@ from django.db.models import F
 from django.utils import timezone
 
 from chat.conversations.branches import continue_answer
-from chat.models import Conversation, RunStep, Turn
+from chat.models import Conversation, Turn
 from chat.turns.submit import regenerate
 from core.errors import ProductError
+from projects.planner.models import RunStep
 
 WITHIN = timedelta(minutes=10)  # of its end; who comes back later decides for themselves
 LOST_AFTER = timedelta(seconds=10)  # of its end; whoever ended it has gone on by then, or was killed in between

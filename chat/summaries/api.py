@@ -11,13 +11,18 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from chat.context.summary import SECTION_SHARES
 from chat.models import Conversation, Summary, SummaryJob
 from chat.models.summary import in_force
 from chat.summaries import services as summary_services
+from core.api.actions import posts
+from core.api.fields import SentenceField, Strict, valid
+from core.api.pagination import pages
 from core.errors import NotFound
-from core.requests import SentenceField, Strict, identifier, pages, posts, valid
+from core.requests import identifier
+
+MOST_SECTIONS = 2 * len(SECTION_SHARES)  # the last of a name counts
 
 
 class SectionSerializer(Strict):
@@ -42,7 +47,7 @@ class SummarySerializer(serializers.ModelSerializer[Summary]):
 
 
 class SectionsSerializer(Strict):
-    sections = SectionSerializer(many=True)
+    sections = SectionSerializer(many=True, max_length=MOST_SECTIONS)  # type: ignore[call-arg]  # of the list, which the stubs do not know
 
 
 class SummaryJobSerializer(serializers.ModelSerializer[SummaryJob]):

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.access.rights import models_of
+from chat.ledger.limits import require_unused
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import (
     BEGUN_WITHIN,
@@ -30,7 +31,6 @@ from chat.models.summary import Marks, in_force, marks_on, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
 from chat.summaries import due, writing
-from chat.usage.limits import require_unused
 from core import background
 from core.background import on_database, persistently
 from core.errors import ProductError
@@ -156,8 +156,9 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
     texts, counting = decided.texts, tokens.tokenizer(writer.tokenizer or tokens.CATCH_ALL)
     so_far = counting.count(text_of(before, texts)) if before else 0
     budget = writing.budget_for(writer, budget)
+    since = conversation.created if before else rows[0].created
     brief = writing.Brief(
-        conversation, writer, instructions, budget, now, zone, measures, texts, so_far, patience, job.token_id
+        conversation, writer, instructions, budget, since, now, zone, measures, texts, so_far, patience, job.token_id
     )
     if brief.room < writing.LEAST_READ:
         raise ProductError(

@@ -11,12 +11,12 @@ from accounts.access.rights import models_of
 from accounts.models import User
 from audit.origin import origin
 from chat.context.summary import SECTION_SHARES, SummaryMessage, SummaryPlan
+from chat.ledger.limits import require_within
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import idle
 from chat.models.summary import in_force, marks_on, text_of
 from chat.summaries import due
 from chat.summaries.jobs import decided_for
-from chat.usage.limits import require_within
 from core.background import enqueue
 from core.errors import ProductError
 from core.requests import get_or_404

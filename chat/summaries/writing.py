@@ -12,13 +12,14 @@ from zoneinfo import ZoneInfo
 
 from chat.context.rendering import cut_middle
 from chat.context.summary import SECTION_SHARES
-from chat.models import Attachment, Conversation, ModelCall, Summary
+from chat.ledger.asking import Charge, Said, ask
+from chat.ledger.models import ModelCall
+from chat.models import Attachment, Conversation, Summary
 from chat.models import Message as Row
 from chat.models.summary import text_of
 from chat.prompts.history import expand
 from chat.summaries.due import Measures
 from chat.summaries.headings import has_heading, sections_of
-from chat.usage.asking import Charge, Said, ask
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
@@ -27,13 +28,18 @@ from personas.texts import Texts
 
 # What a workspace starts with; an administrator's versions are rows. The form with its numbers is added to it.
 DEFAULT_PROMPT = """\
-Write what the assistant must still know of the conversation below when its words are gone. You are given the summary \
-so far, if there is one, and the messages that came after it. Write one new summary of both.
+Summarise the conversation below. The summary replaces the messages: the assistant will read it instead of them.
 
-Keep facts, names, numbers, dates, decisions and their reasons, promises, what the person prefers, open questions and \
-what is being worked on, in the order in which things happened. The older something is, the shorter: what happened \
-just now in detail, step by step; what is long past in a few words. Say who said or wanted what. Add nothing that was \
-not said, judge nothing, and answer no question in it.\
+You get the summary so far, if there is one, and the messages after it. Write one new summary of both.
+
+Keep these things, in the order in which they happened:
+- facts, names, numbers and dates
+- decisions and their reasons
+- promises, and what the person prefers
+- open questions and work in progress
+
+Write the newest events in detail and old events in a few words. Say who said or wanted what. Add nothing, judge \
+nothing, and answer no question of the conversation.\
 """
 MEANINGS = {
     "Earlier": "summary_earlier",
@@ -72,16 +78,19 @@ def budget_for(writer: Model, wanted: int) -> int:
 class Brief:
     """Under which instructions a summary of at most `budget` tokens is written, of what, by whom, and when it is.
 
+    `since`: when the oldest of what it tells of happened.
+
     `so_far`: tokens of the summary that is gone on from.
     `measures`: what the messages and the summary cost as they are sent to the conversation's model.
     `patience`: seconds of silence after which another model is asked; None where there is no other. `token`: see
-    `chat.usage.asking.Charge`.
+    `chat.ledger.asking.Charge`.
     """
 
     conversation: Conversation
     model: Model
     instructions: str
     budget: int
+    since: datetime
     now: datetime
     zone: ZoneInfo
     measures: Measures
@@ -107,17 +116,33 @@ class Brief:
 
     @property
     def system(self) -> str:
-        return f"{self.instructions}\n\n{form_of(self.budget, self.now.astimezone(self.zone), self.texts)}"
+        return f"{self.instructions}\n\n{form_of(self.budget, *self.moments, self.texts)}"
+
+    @property
+    def moments(self) -> tuple[datetime, datetime]:
+        """`since` and `now` in the person's zone."""
+        return self.since.astimezone(self.zone), self.now.astimezone(self.zone)
 
 
-def asked_sections(budget: int) -> dict[str, int]:
-    """Return the tokens of each section that a summary of `budget` tokens is asked for, in their order."""
-    return {name: size for name, share in SECTION_SHARES.items() if (size := int(budget * share))}
+def asked_sections(budget: int, since: datetime, now: datetime) -> dict[str, int]:
+    """Return the tokens of each section that a summary of `budget` tokens is asked for, in their order.
+
+    `since`: when the oldest of what it tells of happened, in the zone of `now`. Sections for times before are not asked
+    for, and the others share the budget: small models fill an empty section with inventions.
+    """
+    unneeded = set()
+    if since.date() >= now.date():
+        unneeded.add("This month")
+    if (since.year, since.month) >= (now.year, now.month):
+        unneeded.add("Earlier")
+    shares = {name: share for name, share in SECTION_SHARES.items() if name not in unneeded}
+    whole = sum(shares.values())
+    return {name: size for name, share in shares.items() if (size := int(budget * share / whole))}
 
 
-def form_of(budget: int, now: datetime, texts: Texts) -> str:
-    """What stands below the summary prompt: when it is where the person is, and the sections of at most `budget`
-    tokens."""
+def form_of(budget: int, since: datetime, now: datetime, texts: Texts) -> str:
+    """Return what stands below the summary prompt: when it is where the person is, and the sections with their lengths,
+    together at most `budget` tokens."""
     sections = [
         texts.fill(
             "summary_section",
@@ -126,10 +151,17 @@ def form_of(budget: int, now: datetime, texts: Texts) -> str:
             tokens=size,
             words=int(size * WORDS_PER_TOKEN),
         )
-        for name, size in asked_sections(budget).items()
+        for name, size in asked_sections(budget, since, now).items()
     ]
-    said = {"weekday": f"{now:%A}", "date": f"{now:%Y-%m-%d}", "time": f"{now:%H:%M}", "zone": str(now.tzinfo)}
-    return texts.fill("summary_form", sections="\n\n".join(sections), **said)
+    moment = {"weekday": f"{now:%A}", "date": f"{now:%Y-%m-%d}", "time": f"{now:%H:%M}", "zone": str(now.tzinfo)}
+    return texts.fill("summary_form", sections="\n".join(sections), **moment)
+
+
+def conversation_text(so_far: str, messages: Sequence[str], texts: Texts) -> str:
+    """Return the user message of a summary: the summary so far if there is one, the messages in tags, the order."""
+    before = [f"{texts['summary_so_far']}\n{so_far}"] if so_far else []
+    tagged = "\n\n".join(["<conversation>", *messages, "</conversation>"])
+    return "\n\n".join(filter(None, [*before, texts["summary_messages"], tagged, texts["summary_order"]]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +248,7 @@ async def write(brief: Brief, before: Summary | None, chunk: Sequence[Piece]) ->
     instead if there is one. Raises `Rejected` and `core.errors.ProductError`.
     """
     texts = brief.texts
-    so_far = [f"{texts['summary_so_far']}\n{text_of(before, texts)}"] if before else []
-    text = "\n\n".join([*so_far, texts["summary_messages"], *(piece.text for piece in chunk)])
+    text = conversation_text(text_of(before, texts) if before else "", [piece.text for piece in chunk], texts)
     messages = (Message("system", brief.system), Message("user", text))
     try:
         return checked(await _ask(brief, messages), brief, before, chunk)
@@ -251,7 +282,7 @@ def checked(
         raise Rejected("summary_cut_off", "It was cut off before its end.")
     if _ERROR.match(text):
         raise Rejected("summary_is_an_error", "It was an apology or an error, not a summary.")
-    sections = sections_of(text, asked_sections(brief.budget))
+    sections = sections_of(text, asked_sections(brief.budget, *brief.moments))
     if not sections and last and not has_heading(text):
         sections = [{"name": next(iter(SECTION_SHARES)), "text": text}]  # better than no summary at all
     if not sections:

@@ -5,12 +5,12 @@ The text is marked while the example is made, so that it is found in whatever is
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from chat.citations import judging
 from chat.context.build import build, required_tokens
-from chat.context.rendering import DateAwareness, Moment, ToolGuidance, reminder_text, system_text
+from chat.context.rendering import DateAwareness, Moment, Numbers, ToolGuidance, asked_at, reminder_text, system_text
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, PromptMessage, Room
 from chat.models import Summary
 from chat.models.summary import text_of
@@ -19,11 +19,12 @@ from chat.prompts.wording import SECTIONS
 from chat.readings import asking
 from chat.readings.planning import Budget
 from chat.runs import prompts
-from chat.summaries.writing import DEFAULT_PROMPT, form_of
+from chat.summaries.writing import DEFAULT_PROMPT, conversation_text, form_of
+from files.models import File
 from llm import tokens
 from llm.types.model_call import StoredResult, ToolCall
 from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SHORTER, SUMMARIES, TEXTS, TITLES, Own, Texts
-from projects.models.task import Task
+from projects.planner.models.task import Task
 from projects.planner.queries import PromptTasks, render
 
 BEGINS, ENDS = "\ue000", "\ue001"  # around the text, of no language
@@ -78,7 +79,7 @@ def example(name: str, texts: Texts) -> list[Shown]:
         made = list(_summary(name, marked))
     elif group == SHORTER:
         before = [("history", str(said.role), said.text or "") for said in OLDER[2:4]]
-        made = [*before, ("current", "user", marked["shorten"])]
+        made = [*before, ("current", "user", marked[name])]
     elif group == SCANS:
         made = [("", "user", marked["page_read"])]
     elif group == READINGS:
@@ -105,9 +106,20 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
     awareness: DateAwareness = "minute" if name == "minute" else "day"
     last = name == "last_step"
     available = frozenset() if last else frozenset(tool.name for tool in TOOLS)
-    moment = Moment("near_end", AT, awareness, TOOLS, available, searched=True, texts=texts)
+    moment = Moment(
+        "near_end",
+        AT,
+        awareness,
+        TOOLS,
+        available,
+        searched=True,
+        texts=texts,
+        web_unopened=True,
+        note_form="tags" if name == "notes" else "heading",
+    )
     reminders = [texts["last_step"]] if last else ["Answer in the language of the question."]
     system = f"{SYSTEM} {LONG}" if name == "system_cut" else SYSTEM
+    reminder = asked_at(moment) if name == "asked_at" else reminder_text(list(filter(None, reminders)), moment)
     request = ContextRequest(
         room=Room(30_000),
         messages=list(_messages(name, texts)),
@@ -116,9 +128,9 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
         system=Block(system_text(system, moment)),
         tasks=Block(render(_tasks(), texts)),
         summary=Block(text_of(_told(), texts)),
-        persona=Block("Answer as our head of purchasing would."),
+        persona=Block(_instructions(texts)),
         file_listing=Block(_listing(name, texts)),
-        reminder=Block(reminder_text([each for each in reminders if each], moment)),
+        reminder=Block(reminder),
         texts=texts,
         max_images=1,
     )
@@ -126,6 +138,12 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
         needed = required_tokens(replace(request, policy="recent"))
         request = replace(request, room=Room(needed - 600, reserved_output=0, buffer=0))
     return build(request).messages
+
+
+def _instructions(texts: Texts) -> str:
+    persona = (texts.fill("persona_heading", name="Ana"), "Answer as our head of purchasing would.")
+    project = (texts.fill("project_heading", name="Christmas"), "Prices are in euros.")
+    return "\n".join(filter(None, (*persona, *project)))
 
 
 def _messages(name: str, texts: Texts) -> Iterable[ContextMessage]:
@@ -166,18 +184,20 @@ def _listing(name: str, texts: Texts) -> str:
     files = (replace(REPORT, text=None), Document("51aa", "Shelf in 2019.jpg"))
     more = texts.fill("more_files", count=12)
     header = name if name in (FOUND, NOT_SHOWN) else BY_SEARCH
-    lines = "\n".join([*(line_of(file, texts) for file in files), more])
-    return listing_text(header, {"project": lines}, "", texts)
+    numbers = Numbers()
+    states = {"file_line_waiting": File.Index.WAITING, "file_line_unindexed": File.Index.FAILED}
+    state = states.get(name, File.Index.SEARCHABLE)
+    lines = "\n".join([*(line_of(file, numbers, texts, state) for file in files), more])
+    return listing_text({"project": header}, {"project": lines}, "", texts)
 
 
 def _summary(name: str, texts: Texts) -> Iterable[tuple[str, str, str]]:
-    system = f"{DEFAULT_PROMPT}\n\n{form_of(1_200, AT, texts)}"
+    system = f"{DEFAULT_PROMPT}\n\n{form_of(1_200, AT - timedelta(days=40), AT, texts)}"
     if name == "summary_again":
         system += f"\n\n{texts.fill('summary_again', problem='It was cut off before its end.')}"
     yield "", "system", system
     said = (f"[2026-11-21 13:02] Person:\n{OLDER[0].text}", f"[2026-11-21 13:02] Assistant:\n{OLDER[1].text}")
-    so_far = f"{texts['summary_so_far']}\n{text_of(_told(), texts)}"
-    yield "", "user", "\n\n".join([so_far, texts["summary_messages"], *said])
+    yield "", "user", conversation_text(text_of(_told(), texts), said, texts)
 
 
 def _reading(name: str, texts: Texts) -> asking.Messages:

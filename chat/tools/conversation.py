@@ -32,12 +32,14 @@ class SearchConversation:
 
     definition = ToolDefinition(
         "search_conversation",
-        "Searches the earlier messages of this conversation that its summary replaced, by words; quotes those that "
-        "match best, with who wrote them, when and at which position.",
+        "Search the earlier messages that the summary replaced. Returns quotes with author, time and position.",
         {
             "type": "object",
             "properties": {
-                "query": {"type": "string", "description": "Words to look for; quotation marks keep words together."}
+                "query": {
+                    "type": "string",
+                    "description": "Words, such as budget. Quotation marks keep words together.",
+                }
             },
             "required": ["query"],
         },

@@ -61,22 +61,22 @@ class SearchFiles:
     history keeps all of them as the call's arguments, in the form that the model itself writes.
 
     The question goes along with the first search of a turn; further ones look for what that did not find. `notes`:
-    sentences for people about what the re-ranker did not do.
+    sentences for people about what an embedder or the re-ranker did not do.
     """
 
     timeout = 20.0
 
     definition = ToolDefinition(
         "search_files",
-        "Searches the files of this conversation and its project by words and by meaning; returns the best passages.",
+        "Search the files of this conversation and its project. Returns the best passages.",
         {
             "type": "object",
             "properties": {
-                "query": {"type": "string", "description": "What to look for."},
+                "query": {"type": "string", "description": "Such as: notice period of tenants"},
                 "variants": {
                     "type": "array",
                     "items": {"type": "string"},
-                    "description": f"Up to {MAX_VARIANTS} other ways to say it.",
+                    "description": f"Up to {MAX_VARIANTS} other wordings, such as: how to end a lease",
                 },
             },
             "required": ["query"],
@@ -157,7 +157,7 @@ def passages(pk: UUID, hits: Sequence[Hit]) -> Document:
     """A file's passages in the order in which they stand there, each below its headings and the head of its table."""
     ordered = sorted(hits, key=lambda hit: hit.start)
     pages = sorted({hit.page for hit in ordered if hit.page})
-    metadata = f"id {pk}" + (f", pages {', '.join(map(str, pages))}" if pages else "")
+    metadata = f"pages {', '.join(map(str, pages))}" if pages else None
     return Document(str(pk), hits[0].name, BETWEEN.join(map(_shown, ordered)), metadata=metadata)
 
 
@@ -175,13 +175,13 @@ class ReadFile:
 
     definition = ToolDefinition(
         "read_file",
-        "Reads a file by page, or from a character on.",
+        "Read a page of a file, or its text from a character on.",
         {
             "type": "object",
             "properties": {
-                "file": {"type": "string", "description": "The file's id."},
-                "page": {"type": "integer", "description": "From 1; for files that have pages."},
-                "start": {"type": "integer", "description": "The first character, from 0."},
+                "file": {"type": "string", "description": "Its document number, such as 3, or its id."},
+                "page": {"type": "integer", "description": "Such as 12; the first is 1."},
+                "start": {"type": "integer", "description": "The first character, such as 4000."},
             },
             "required": ["file"],
         },
@@ -208,7 +208,7 @@ class ReadFile:
         pk = str(content.file_id)
         numbers = give_numbers(self.scope.conversation, [pk])
         more = f", goes on at character {end}" if end < len(content.text) else ", its end"
-        where = f"id {pk}, {f'page {page}, ' if page else ''}characters {start} to {end}{more}"
+        where = f"{f'page {page}, ' if page else ''}characters {start} to {end}{more}"
         document = Document(pk, content.file.name, text, metadata=where)
         place = {
             "number": numbers[pk],
@@ -220,16 +220,18 @@ class ReadFile:
         }
         return ToolOutput(documents_json([document], Numbers(numbers)), {"documents": [place]})
 
-    def _content(self, pk: object) -> FileText:
+    def _content(self, name: object) -> FileText:
+        """Return the text of the file with this document number or id."""
+        ids = {str(number): pk for pk, number in self.scope.conversation.documents.items()}
+        name = str(name).strip().strip("[]")
         try:
-            wanted = UUID(str(pk))
+            pk = UUID(ids.get(name, name))
         except ValueError as error:
-            raise BadArguments("“file” must be the id of a file, as the search gives it.") from error
-        rows = FileText.objects.filter(file__in=self.scope.files(), file=wanted).select_related("file")
-        found = rows.first()
-        if found is None:
-            raise BadArguments("There is no such file here. Search first; each result says its id.")
-        return found
+            raise BadArguments("“file” must be the number of a document that is a file, such as 3.") from error
+        content = FileText.objects.filter(file__in=self.scope.files(), file=pk).select_related("file").first()
+        if content is None:
+            raise BadArguments("There is no such file here. Search first; each result has its document number.")
+        return content
 
 
 def _span(content: FileText, arguments: Mapping[str, Any]) -> tuple[int, int, int]:

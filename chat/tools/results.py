@@ -120,12 +120,12 @@ class ReadResult:
 
     definition = ToolDefinition(
         "read_result",
-        "Reads a part of a tool result that was shortened, from a character on.",
+        "Read a part of a shortened tool result, from a character on.",
         {
             "type": "object",
             "properties": {
-                "result": {"type": "string", "description": "The result's id, as the marker in it names it."},
-                "start": {"type": "integer", "description": "The first character, from 0."},
+                "result": {"type": "string", "description": "The id that its marker names, such as 5e1f."},
+                "start": {"type": "integer", "description": "The first character, such as 4000."},
             },
             "required": ["result"],
         },

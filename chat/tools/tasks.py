@@ -9,18 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
+from uuid import UUID
 
 from accounts.models import User
 from chat.context.rendering import ToolGuidance
-from chat.models import Run, RunStep
 from core.background import on_database
 from core.errors import ProductError
 from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, Tool, ToolOutput
-from projects.models import codes
-from projects.models.task import MAX_NEEDS, MAX_TITLE, Task
 from projects.planner import services
+from projects.planner.models import Run, RunStep, codes
+from projects.planner.models.task import MAX_NEEDS, MAX_TITLE, Task
 from projects.planner.queries import today, visible_task
 from projects.planner.rules import MAX_NOTES, Actor, DraftItem, NewTask
 
@@ -102,15 +102,16 @@ PROPOSED = " It is proposed: the user accepts or declines it on the page of thei
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """Who acts, and in which step of a run if it is one."""
+    """Who acts, in which conversation, and in which step of a run if it is one."""
 
     user: User
     model: str
+    conversation: UUID | None
     step: RunStep | None = None
 
     @property
     def actor(self) -> Actor:
-        return Actor(self.user, self.model)
+        return Actor(self.user, self.model, self.conversation)
 
     def task(self, code: str) -> Task:
         """Raises `BadArguments` for what is no code, `NotFound` for a code that nothing has."""
@@ -162,10 +163,10 @@ class ListTasks(TaskTool):
     doing = Sentence("Looking at the tasks")
     definition = ToolDefinition(
         "list_tasks",
-        "Lists the user's tasks of a day with their checklists, or one objective or task with what is below it.",
+        "List the tasks of a day with their checklists, or one task with what is below it.",
         object_schema(
-            date=text_schema("The day, as 2026-11-21; today without it."),
-            code=text_schema("Only this one, such as M2026-11-T03."),
+            date=text_schema("Such as 2026-11-21. Default: today."),
+            code=text_schema("Such as M2026-11-T03."),
         ),
     )
 
@@ -196,19 +197,19 @@ class CreateTask(TaskTool):
     doing = Sentence("Creating a task")
     definition = ToolDefinition(
         "create_task",
-        "Creates a task or objective of the user's and returns its code.",
+        "Create a task or objective. Returns its code.",
         object_schema(
             "title",
             title=text_schema(),
-            level=text_schema("task without it.", ("task", "objective")),
-            horizon=text_schema("day without it.", ("day", "month", "year")),
-            date=text_schema("Any day of that time, as 2026-11-21; today without it."),
+            level=text_schema(among=("task", "objective")),
+            horizon=text_schema(among=("day", "month", "year")),
+            date=text_schema("A day of that time, such as 2026-11-21."),
             archetype=text_schema(
-                "Who does it: the user (without it), you alone, or you with stops for the user.",
+                "Who does it: the user, you, or both.",
                 ("user", "model", "hybrid"),
             ),
             notes=text_schema(),
-            parent=text_schema("The code of what it belongs under."),
+            parent=text_schema("Its objective, such as M2026-11-O01."),
         ),
     )
 
@@ -233,18 +234,18 @@ class DraftChecklist(TaskTool):
     doing = Sentence("Drafting a checklist")
     definition = ToolDefinition(
         "draft_checklist",
-        "Puts a new checklist in the place of the unfinished items of a day task.",
+        "Replace the open items of a day task's checklist.",
         object_schema(
             "items",
-            task=text_schema("The task's code, such as D2026-11-21-T02."),
+            task=text_schema("Such as D2026-11-21-T02."),
             items={
                 "type": "array",
-                "description": "In the order in which they are to be done.",
+                "description": "In working order.",
                 "items": object_schema(
                     "title",
                     title=text_schema(),
-                    breakpoint={"type": "boolean", "description": "Stop before it and ask the user."},
-                    needs=text_schema("What the user is asked for then."),
+                    breakpoint={"type": "boolean", "description": "Stop before it and ask."},
+                    needs=text_schema("What to ask for, such as: the colour"),
                 ),
             },
         ),
@@ -278,9 +279,9 @@ class MarkItem(TaskTool):
     doing = Sentence("Marking an item")
     definition = ToolDefinition(
         "mark_item",
-        "Says that a checklist item or a task is done (without “status”), is not needed (dropped), or is open again.",
+        "Mark an item or a task: done (default), dropped or open.",
         object_schema(
-            item=text_schema("Its code; in a run the item that is worked on without it."),
+            item=text_schema("Such as D2026-11-21-T02.C01."),
             status=text_schema(among=STATUSES),
         ),
     )
@@ -307,8 +308,8 @@ class AskUser(TaskTool):
     doing = Sentence("Asking you")
     definition = ToolDefinition(
         "ask_user",
-        "Asks the user for something without which you cannot go on. Work stops until they have answered.",
-        object_schema("question", question=text_schema()),
+        "Ask the user. Work stops until the answer.",
+        object_schema("question", question=text_schema("Such as “Which colour?”")),
     )
 
     def do(self, arguments: Mapping[str, Any]) -> str:

@@ -165,9 +165,14 @@ def _missing(
 
 
 def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:
-    """There as soon as there are files to search, whatever the persona's tools: a project's files must be in reach."""
+    """Yield the tools for files, whatever the persona's tools: a project's files must be in reach.
+
+    A file can be read as soon as it has text, and searched once it is indexed.
+    """
     if any(file.searchable for file in files) or scope.files().filter(searchable=True).exists():
         yield from _searching(scope)
+    elif scope.files().filter(width=None).exists():
+        yield READ_GUIDANCE, ReadFile(scope)
 
 
 def _conversation_tools(conversation: Conversation) -> Iterator[tuple[ToolGuidance, Tool]]:

@@ -14,10 +14,9 @@ from chat.tools.permission import Gate
 from core.background import on_database
 from core.net.url_safety import Refused
 from core.sentences import Sentence
-from files.extraction.process import extract
-from files.extraction.readers.result import ExtractionError
 from llm.tools.open_url import OpenUrlTool
 from llm.types.tools import Tool, ToolOutput
+from readers.api import ReaderError, extract
 
 WEB_GUIDANCE = ToolGuidance("web_search", is_search=True)
 OPEN_GUIDANCE = ToolGuidance("open_url", is_search=True)
@@ -60,8 +59,8 @@ def _pdf(body: bytes) -> str:
         file.flush()
         try:
             return extract(Path(file.name), "page.pdf").text
-        except ExtractionError as error:
-            why = error.sentence.partition(". ")[0]  # what follows is advice on uploads
+        except ReaderError as error:
+            why = str(error.sentence).partition(". ")[0]  # what follows is advice on uploads
             raise Refused(f"This PDF cannot be read. {why}.") from error
 
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from audit.origin import origin
+from chat.ledger.limits import PlannedPrompt, require_prompt_within, require_within, turns_at_once
 from chat.models import Conversation
 from chat.models.conversation_state import require_persona, require_room, scope_of
 from chat.models.queries import Standing
-from chat.usage.limits import PlannedPrompt, require_prompt_within, require_within, turns_at_once
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model

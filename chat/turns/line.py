@@ -6,8 +6,8 @@ into the queue of all. So nobody's turns wait for more than that of another pers
 
 from uuid import UUID
 
+from chat.ledger.limits import turns_at_once
 from chat.models import Turn
-from chat.usage.limits import turns_at_once
 from core.background import TURNS, UNCLAIMED_AFTER, silent
 
 

@@ -11,10 +11,10 @@ from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import SEPARATOR
 from core.errors import ProductError
 from core.sentences import Sentence
-from llm.models.workspace import version_now
 from personas.models import Persona
 from personas.tools import WEB
 from projects.models import Project
+from workspace.models.version import version_now
 
 MODEL = Sentence(
     "None of your groups may use this model any more, so the answer was stopped. What was written is kept."

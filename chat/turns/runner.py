@@ -16,8 +16,10 @@ from chat.citations.judging import checked
 from chat.citations.services import check
 from chat.context import cache
 from chat.context.results import ResultRoom
+from chat.ledger.asking import Charge
+from chat.ledger.models import ModelCall
 from chat.models import Message as MessageRow
-from chat.models import ModelCall, SummaryJob, Turn
+from chat.models import SummaryJob, Turn
 from chat.models.queries import claim
 from chat.prompts import builder
 from chat.prompts import report as reports
@@ -37,7 +39,6 @@ from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
 from chat.turns.rights import Uses, require_rights, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_event
-from chat.usage.asking import Charge
 from core.background import completed, first_on_database, on_database, persistently
 from core.errors import ModelError, ProductError
 from core.logs import tracing
@@ -369,11 +370,13 @@ class _Run:
     ) -> Made:
         store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
+        searched, web_unopened = builder.searches_of([c.name for each in added for c in each.tool_calls], context)
         step = builder.Step(
-            searched=any(call.name in context.toolbox.searching for each in added for call in each.tool_calls),
+            searched=searched,
             last=cycle.last,
             undefined=cycle.undefined,
             first=cycle.number == 1,
+            web_unopened=web_unopened,
             reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
         given: MessageRow = vars(self.turn)["given"]

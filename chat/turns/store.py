@@ -17,18 +17,10 @@ from django.utils import timezone
 from accounts.access.rights import counted_to
 from accounts.webhooks.services import emit
 from chat.context.cache import SentPrompt
-from chat.models import (
-    LastPrompt,
-    Message,
-    ModelCall,
-    RunStep,
-    StepReasoning,
-    SummaryJob,
-    Turn,
-    queries,
-)
+from chat.ledger.models import ModelCall, total_cost
+from chat.ledger.recording import record_calls
+from chat.models import LastPrompt, Message, StepReasoning, SummaryJob, Turn, queries
 from chat.models.conversation_state import list_changed, scope_of, settle
-from chat.models.ledger import total_cost
 from chat.prompts.history import known_by
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
@@ -40,6 +32,7 @@ from llm import tokens
 from llm.models import Model, Provider
 from llm.types.model_call import Message as LoopMessage
 from llm.types.model_call import Usage
+from projects.planner.models import RunStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +248,7 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
     with transaction.atomic():
         if not queries.end(turn, values, answer):
             return None
-        queries.record(spent, asked)
+        record_calls(spent, asked)
         state = settle(turn.conversation_id, outcome.summary)
         _tell(turn, ending)
     return state

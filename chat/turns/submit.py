@@ -40,13 +40,13 @@ from core.errors import NotFound, ProductError
 from core.logs.context import known
 from core.requests import get_or_404
 from core.sentences import Sentence
-from core.text import without_margins
 from files.models import File
 from llm.models import Effort, Model
 from personas.services import one_of
 
 MAX_TEXT = 1_000_000  # characters of one message
 MAX_MODELS = 3
+LONGEST_EFFORT = 100  # characters; a shorter one that is no effort is refused by its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class Ask:
     parent: UUID | None = None  # the message to go on from; by default the conversation's leaf
     beside: UUID | None = None  # the question to stand beside, as a new branch, instead
     of_run: bool = False
+    continues: bool = False  # an answer that was cut off; pages show such a question small
     token: UUID | None = None  # of the program that asked before, for what has waited since then
     effort: str | None = None  # of reasoning, from now on in this conversation; "" takes a choice back
     options: Mapping[str, Any] = field(default_factory=dict)  # of a program's turn, see `chat.prompts.turn_context`
@@ -88,9 +89,9 @@ def check(user: User, conversation: Conversation, ask: Ask, version: UUID | None
 
 
 def text_of(ask: Ask) -> str:
-    """Raises `empty_message` and `message_too_long` (413)."""
-    text = without_margins(ask.text)
-    if not text:
+    """Return the message as it was written, byte for byte. Raises `empty_message` and `message_too_long` (413)."""
+    text = ask.text
+    if not text.strip():
         raise ProductError("empty_message", "The message is empty. Write something, then send it.")
     if len(text) > MAX_TEXT:
         raise ProductError(
@@ -123,7 +124,8 @@ def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
             text, models, files = check(user, conversation, ask, found.version)
             admitted = admit(locked, found, models, tokens_given(text, files), ask.token)
             parent, before = _parent(locked, ask, found), locked.leaf_id
-            question = _message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
+            part = {"type": "text", "text": text, **({"continues": True} if ask.continues else {})}
+            question = _message(locked, parent, Message.Role.USER, parts=[part])
             remember_effort(locked, ask.effort)
             if not locked.title and not locked.temporary:
                 locked.title = title_from(text)

@@ -19,6 +19,7 @@ from chat.web.conversation import turns_response
 from chat.web.messages import files_of
 from core.errors import ProductError
 from core.requests import identifier, with_row
+from core.text import unix_lines
 
 
 @with_row(visible_message, "GET")
@@ -44,7 +45,7 @@ def edit(request: Request, message: Message) -> HttpResponse:
         branches.edit_question(
             user=request.user,
             message=message,
-            text=request.POST.get("text", ""),
+            text=unix_lines(request.POST.get("text", "")),
             key=request.POST.get("key", "")[:100] or None,
         )
     except ProductError as error:

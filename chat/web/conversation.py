@@ -20,7 +20,9 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import services
 from chat.conversations.sidebar import side_context
-from chat.models import Conversation, Message, ModelCall, NextMessage, Turn
+from chat.ledger.models import ModelCall
+from chat.ledger.services import spent
+from chat.models import Conversation, Message, NextMessage, Turn
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation, visible_message, visible_turn
 from chat.models.summary import NO_MARKS, marks_on
 from chat.prompts import inspector
@@ -34,20 +36,20 @@ from chat.turns.emitter import answer_of
 from chat.turns.services import asking, decide_call, shown, stop_turn
 from chat.turns.submit import Ask
 from chat.turns.submit import regenerate as answer_anew
-from chat.usage.services import spent
 from chat.web import messages as pages
 from chat.web.home import surroundings
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_headers, with_row
+from core.text import unix_lines
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
-from personas.models import SavedPrompt
 from personas.services import model_for
 from projects.models import Project
 from projects.models.roles import visible_project
-from projects.prompts.services import offered_prompts, visible_saved_prompt
-from projects.prompts.variables import LONGEST, filled, variables
+from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.services import offered_prompts, visible_saved_prompt
+from projects.saved_prompts.variables import LONGEST, filled, variables
 
 ACCEPTED = "Message-Accepted"  # a header: by it the composer knows that what it has sent is stored
 DECISIONS = {"yes": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}
@@ -145,7 +147,7 @@ def report(request: Request, pk: UUID) -> HttpResponse:
 def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     """What sending the draft would mean: the line under the composer and the panel behind it."""
     scope = asked_scope(request, pk, request.POST)
-    draft = Draft(request.POST.get("text", ""), _ids(request, "files", "file"), request.POST.get("effort"))
+    draft = Draft(unix_lines(request.POST.get("text", "")), _ids(request, "files", "file"), request.POST.get("effort"))
     model = services.visible_model(request.user, next(iter(request.POST.getlist("model")), None)) or model_for(
         scope.persona, request.user
     )
@@ -350,7 +352,7 @@ def turns_response(request: Request, found: Conversation, turns: list[Turn], *, 
 
 def _ask(request: Request) -> Ask:
     return Ask(
-        text=request.POST.get("text", ""),
+        text=unix_lines(request.POST.get("text", "")),
         files=_ids(request, "files", "file"),
         models=list(dict.fromkeys(_ids(request, "model", "model"))),
         key=request.POST.get("key", "")[:100] or None,

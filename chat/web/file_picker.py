@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from django.http import HttpResponse
@@ -18,8 +19,9 @@ from chat.prompts.turn_context import base_context
 from chat.prompts.wording import too_long
 from chat.web.conversation import asked_scope
 from core.requests import identifier
+from core.sentences import Sentence
 from files.index.ledger import Payer
-from files.index.search import Result, passages, search
+from files.index.search import Result, passages, search_many
 from files.models import File
 from personas.services import model_for
 
@@ -37,6 +39,13 @@ class Choice:
     why_not: str
 
 
+class FileMatches(NamedTuple):
+    """Files, each with the passage that a search found in it; `notes` are those of the search."""
+
+    files: list[tuple[File, Result | None]]
+    notes: tuple[Sentence, ...] = ()
+
+
 @require_GET
 def pick(request: Request, pk: UUID | None = None) -> HttpResponse:
     """The rows for `q`, each held against the line that holds with the composer's other fields."""
@@ -48,6 +57,7 @@ def pick(request: Request, pk: UUID | None = None) -> HttpResponse:
     ids = [identifier(each, "file") for name in ("files", "unread") for each in request.GET.getlist(name) if each]
     chosen = {file.pk: counted(file) for file in chosen_files(user=request.user, ids=ids)}
     query = " ".join(request.GET.get("q", "").replace("\0", " ").split())
+    matches = _matches(request.user, query)
     choices = [
         Choice(
             file=file,
@@ -55,24 +65,26 @@ def pick(request: Request, pk: UUID | None = None) -> HttpResponse:
             chosen=file.pk in chosen,
             why_not="" if file.pk in chosen else _why_not(file, list(chosen.values()), allowed),
         )
-        for file, passage in _found(request.user, query)
+        for file, passage in matches.files
     ]
     unread = any(choice.file.unread for choice in choices)
-    return render(request, "chat/_pick.html", {"choices": choices, "query": query, "unread": unread})
+    shown = {"choices": choices, "query": query, "unread": unread, "notes": matches.notes}
+    return render(request, "chat/_pick.html", shown)
 
 
-def _found(user: User, query: str) -> list[tuple[File, Result | None]]:
-    """Those with the query in their names, newest first, then those with it in their text, best first."""
+def _matches(user: User, query: str) -> FileMatches:
+    """Return the files with the query in their names, newest first, then those with it in their text, best first."""
     visible = File.objects.visible_to(user).order_by("-id")
     if not query:
-        return [(file, None) for file in visible[:ROWS]]
+        return FileMatches([(file, None) for file in visible[:ROWS]])
     best: dict[UUID, Result] = {}
-    for passage in passages(search(query=query, files=visible, limit=PASSAGES, payer=Payer(user.pk))):
+    result = search_many(queries=[query], files=visible, limit=PASSAGES, payer=Payer(user.pk))
+    for passage in passages(result.hits):
         best.setdefault(passage.file, passage)
     named = {file.pk: file for file in visible.filter(name__icontains=query)[:ROWS]}
     inside = visible.in_bulk(best)
     files = {**named, **{pk: inside[pk] for pk in best if pk in inside}}
-    return [(file, best.get(file.pk)) for file in files.values()][:ROWS]
+    return FileMatches([(file, best.get(file.pk)) for file in files.values()][:ROWS], result.notes)
 
 
 def _why_not(file: File, chosen: Sequence[int | None], allowed: DocumentBudget) -> str:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.access.rights import models_of
 from accounts.models import User
-from chat.conversations.branches import CONTINUE, BranchView, branches_of, side_by_side
+from chat.conversations.branches import BranchView, branches_of, side_by_side
 from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import NO_MARKS, Marks, marks_on
@@ -89,7 +89,7 @@ class MessageView:
     @property
     def continues(self) -> bool:
         """A question that only asks to go on."""
-        return self.row.role == Message.Role.USER and self.row.text == CONTINUE
+        return self.row.continues
 
     @property
     def retryable(self) -> bool:

@@ -3,15 +3,14 @@
 from copy import deepcopy
 from typing import Any
 
-from ag_ui.core import Event
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
-from pydantic import TypeAdapter
+from rest_framework.relations import SlugRelatedField
 
-from accounts.access import permissions
 from chat.realtime import events
-from core.requests import EVENT_STREAM
+from core.api import idempotency
+from core.api.streams import EVENT_STREAM
 
 Document = dict[str, Any]
 
@@ -41,7 +40,6 @@ PROBLEM: Document = {
         "request_id": "6f1d5b7a2f0c4a3b9d8e7c6b5a493827",
     },
 }
-AG_UI = "AgUi"  # begins the names of AG-UI's components
 TURN_EVENT: Document = {
     "oneOf": list(events.sent_for_a_turn().values()),
     "discriminator": {"propertyName": "type"},
@@ -68,7 +66,7 @@ def _operation(name: str, tag: str, summary: str, content: Document, parameters:
     }
 
 
-def _message_of(component: str, more: Document | None = None) -> Document:
+def message_of(component: str, more: Document | None = None) -> Document:
     """The schema of one message of a stream of server-sent events, whose `data` is this component as JSON.
 
     OpenAPI has no place of its own for it before 3.2: the schema of `text/event-stream` describes each message.
@@ -83,19 +81,6 @@ def _message_of(component: str, more: Document | None = None) -> Document:
         "description": f"A message of a stream of server-sent events: its `data` is the JSON of a {component}.",
         "properties": {**(more or {}), "data": data},
         "required": ["data"],
-    }
-
-
-def _ag_ui() -> Document:
-    """The components of AG-UI's events, as its own package describes them."""
-    described = TypeAdapter(Event).json_schema(
-        ref_template=f"#/components/schemas/{AG_UI}{{model}}", mode="serialization"
-    )
-    models = described.pop("$defs")
-    return {
-        **{f"{AG_UI}{name}": schema for name, schema in models.items()},
-        f"{AG_UI}Event": described,
-        f"{AG_UI}EventMessage": _message_of(f"{AG_UI}Event"),
     }
 
 
@@ -199,15 +184,6 @@ EXAMPLES: dict[str, tuple[Any, str, Any]] = {
             ]
         },
     ),
-    "ag_ui_run": (
-        {
-            "threadId": ID,
-            "runId": OTHER,
-            "messages": [{"id": "1", "role": "user", "content": "Where is it warm in May?"}],
-        },
-        "",
-        None,
-    ),
     "messages_edit_create": ({"text": "Where is it warm in April?"}, "", None),
     "personas_create": ({"name": "Editor", "instructions": "Mend my sentences and keep my words."}, "", None),
     "projects_create": ({"name": "Report", "instructions": "Numbers need a source."}, "", None),
@@ -232,19 +208,19 @@ EXAMPLES: dict[str, tuple[Any, str, Any]] = {
 }
 
 IDEMPOTENCY_KEY = OpenApiParameter(
-    permissions.KEY_HEADER,
+    idempotency.KEY_HEADER,
     str,
     OpenApiParameter.HEADER,
-    description=f"At most {permissions.LONGEST_KEY} characters. The same again within 24 hours gets the first answer,"
+    description=f"At most {idempotency.LONGEST_KEY} characters. The same again within 24 hours gets the first answer,"
     " without a token or secret that was shown in it: that is null then, and `left_out` says so.",
 )
 
 
 class Schema(AutoSchema):
-    """Every write takes an `Idempotency-Key`, see `accounts.access.permissions.ScopedView`."""
+    """Every write takes an `Idempotency-Key`, see `accounts.access.api_views.ScopedView`."""
 
     def get_override_parameters(self) -> list[Any]:
-        return [IDEMPOTENCY_KEY] if self.method in permissions.WRITES else []
+        return [IDEMPOTENCY_KEY] if self.method in idempotency.WRITES else []
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # the base is untyped
@@ -264,12 +240,39 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
         return {"type": "apiKey", "in": "cookie", "name": "sessionid", "description": "The browser's session."}
 
 
+class RelatedListField(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # as above
+    """Says how many rows may be named, which drf-spectacular leaves out, and how long a name may be."""
+
+    target_class = "core.api.fields.RelatedList"
+    match_subclasses = True
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        one: Any = self.target.child_relation
+        rows = one.queryset
+        item = auto_schema._map_serializer_field(one, direction)
+        if isinstance(one, SlugRelatedField):
+            item["maxLength"] = rows.model._meta.get_field(one.slug_field).max_length
+        return {"type": "array", "items": item, "maxItems": self.target.max_length}
+
+
+class ListSerializerField(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # as above
+    """Says how many objects a list may have, which drf-spectacular leaves out."""
+
+    target_class = "rest_framework.serializers.ListSerializer"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = auto_schema._map_serializer_field(self.target, direction, bypass_extensions=True)
+        if schema and self.target.max_length is not None:
+            schema["maxItems"] = self.target.max_length
+        return schema
+
+
 def complete(result: dict[str, Any], **context: Any) -> dict[str, Any]:
     """drf-spectacular's last step: errors, what views that are not Django REST framework's answer, and examples."""
     result["paths"] = dict(sorted({**result["paths"], **deepcopy(PATHS)}.items()))
     components = result["components"]
-    message = _message_of("TurnEvent", {"id": {"type": "string"}, "event": {"type": "string"}})
-    components["schemas"] |= {"Problem": PROBLEM, "TurnEvent": TURN_EVENT, "TurnEventMessage": message, **_ag_ui()}
+    message = message_of("TurnEvent", {"id": {"type": "string"}, "event": {"type": "string"}})
+    components["schemas"] |= {"Problem": PROBLEM, "TurnEvent": TURN_EVENT, "TurnEventMessage": message}
     components["responses"] = {"Refused": REFUSED, "Failed": FAILED}
     for path in result["paths"].values():
         for operation in path.values():
@@ -283,8 +286,6 @@ def _complete(operation: dict[str, Any]) -> None:
         events |= _EVENTS
         operation["description"] += f" {_EVENTS_TOO}"
         responses["200"]["headers"] = {"Location": {"description": "The turn.", "schema": {"type": "string"}}}
-    if operation["operationId"] == "ag_ui_run":
-        responses["200"]["content"][EVENT_STREAM]["schema"] = {"$ref": f"#/components/schemas/{AG_UI}EventMessage"}
     responses["4XX"] = {"$ref": "#/components/responses/Refused"}
     responses["502"] = {"$ref": "#/components/responses/Failed"}
     if operation["operationId"] not in EXAMPLES:

@@ -40,6 +40,7 @@ OF_WORKERS = (
     "celery.worker.consumer.delayed_delivery",
     "celery.worker.strategy",
     "channels_redis.pubsub",
+    "files.index.bundled",
     "kombu.transport.redis",
     "llm.providers.ollama",
     "llm.providers.openai",

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
-from accounts.models.workspace import workspace_of
+from workspace.models.settings import workspace_of
 
 PAGE, ACCENT = "#fdfdfb", "#0f6b5c"  # of static/css/tokens.css, in the light look
 SHELL = ("css/app.css", "icons.svg", "icon.svg")

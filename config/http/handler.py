@@ -6,7 +6,10 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIHandler
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
 from core.logs.context import knowing
 
@@ -17,6 +20,10 @@ class Handler(ASGIHandler):
     # Bytes that are handed to the server at once. The largest pages are smaller: the server has all of a page, writes
     # it in pieces and knows how much waits. Django reads files in pieces of this size, too.
     chunk_size = 16_000_000
+
+    def __init__(self) -> None:
+        self._answers: dict[HttpRequest, HttpResponseBase] = {}  # of views, while middleware has them
+        super().__init__()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Also when it is cancelled: Django takes that as if the client were gone.
@@ -45,6 +52,27 @@ class Handler(ASGIHandler):
                 if not given_up.done():
                     given_up.set_result(None)
         request.result()
+
+    async def _get_response_async(self, request: HttpRequest) -> HttpResponseBase:
+        response: HttpResponseBase = await super()._get_response_async(request)  # type: ignore[misc]  # the stubs lack it
+        self._answers[request] = response
+        return response
+
+    async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
+        """Also close what the view has answered when the client goes while middleware has it.
+
+        Django closes only what came out of all middleware. A stream that stops its turn when it is closed would leave
+        the turn running, and under load a request is in middleware for long.
+        """
+        try:
+            response: HttpResponseBase = await super().run_get_response(request)
+        except asyncio.CancelledError:
+            if answer := self._answers.get(request):
+                await sync_to_async(answer.close)()
+            raise
+        finally:
+            self._answers.pop(request, None)
+        return response
 
     def make_view_atomic(self, view: Callable[..., Any]) -> Callable[..., Any]:
         view = super().make_view_atomic(view)

@@ -11,13 +11,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseServerError, Json
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
-from accounts.models.workspace import workspace_as_last_read
 from config.http.problems import Request, foreseen, is_api, json_problem, page_problem
 from core import background
 from core.errors import ProductError
 from core.permissions import signed_out
 from core.requests import awaits_fragment
 from core.sentences import Sentence
+from workspace.models.settings import workspace_as_last_read
 
 
 def livez(request: HttpRequest) -> HttpResponse:

@@ -25,9 +25,10 @@ from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 from rest_framework.request import Request
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.models import WebhookDelivery
-from chat.models import ModelCall, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Turn
 from core import background
 from core.errors import ProductError
 from core.ids import id_at

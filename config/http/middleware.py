@@ -25,8 +25,7 @@ from accounts.access.authentication import bearer
 from accounts.access.login import hold_of
 from accounts.access.login_throttle import address_of
 from accounts.access.sessions import note_visit
-from accounts.models import User, Workspace
-from accounts.models.workspace import workspace_of
+from accounts.models import User
 from audit.origin import How, Origin, acting
 from config.http import problems
 from config.http.problems import Request
@@ -35,6 +34,8 @@ from core.logs import tracing
 from core.logs.context import learn
 from core.logs.metrics import REQUESTS
 from core.sentences import Sentence
+from workspace.models import Workspace
+from workspace.models.settings import workspace_of
 
 logger = logging.getLogger(__name__)
 WATCHED = ("/livez", "/readyz", "/metrics")  # asked often, by what reads no language
@@ -185,7 +186,6 @@ class HoldMiddleware:
         "login-again",
         "login-second",
         "login-passkey",
-        "login-passkey-options",
         "login-openid",
         "login-openid-done",
         "logout",

@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+import psycopg
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation, TooManyFieldsSent, TooManyFilesSent
 from django.db import OperationalError
@@ -12,12 +13,10 @@ from django.utils.translation import gettext_noop as _
 from django_htmx.middleware import HtmxDetails
 from drf_standardized_errors.handler import exception_handler
 from drf_standardized_errors.types import ExceptionHandlerContext
-from psycopg_pool import PoolTimeout
 from redis.exceptions import RedisError
 from rest_framework.response import Response
 
 from chat.openai_api.errors import refusal
-from config.http.patience import Silent
 from core.errors import ProductError
 from core.requests import awaits_fragment, with_headers
 from core.sentences import Sentence, shortened
@@ -99,10 +98,15 @@ def foreseen(exception: Exception) -> Exception:
     if isinstance(exception, RedisError):
         detail = Sentence("The server cannot reach Redis, which it needs for this. Try again in a few seconds.")
         return ProductError("unavailable", detail, status=503, retry_after=5)
-    if isinstance(exception, OperationalError) and isinstance(exception.__cause__, PoolTimeout | Silent):
+    if isinstance(exception, OperationalError) and _is_disconnected(exception.__cause__):
         detail = Sentence("The server has too much to do, or cannot reach its database. Try again in a few seconds.")
         return ProductError("unavailable", detail, status=503, retry_after=5)
     return exception
+
+
+def _is_disconnected(cause: BaseException | None) -> bool:
+    """Return whether the pool or libpq raised it, and not the server, whose errors have a state."""
+    return isinstance(cause, psycopg.OperationalError) and cause.sqlstate is None
 
 
 def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:

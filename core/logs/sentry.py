@@ -16,7 +16,10 @@ from core.logs.context import known, trace_of
 
 # Whose lines are constants with places to fill in. Others put them together first, from whatever they were given.
 OURS = frozenset(
-    ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects", "django.request")
+    (
+        *("accounts", "audit", "chat", "config", "contrib", "core", "files", "llm", "personas", "projects", "readers"),
+        "django.request",
+    )
 )
 # Members of an event that stay as Sentry's client makes them.
 _STAYING = frozenset(("event_id", "timestamp", "level", "logger", "platform", "server_name", "environment", "release"))

@@ -1,39 +1,34 @@
 """What turns texts into vectors of length 1: the bundled word vectors, or any OpenAI-compatible `/embeddings`."""
 
-import threading
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
-import wordllama
 
 from core.background import submit
 from core.crypto import LOST, is_lost
 from core.errors import ModelError
 from core.outside import wait_outside
 from core.sentences import Sentence
+from files.index.embedding_queue import request_vectors
 from files.index.ledger import NOBODY, Payer, Read, written_down
+from files.index.vectors import Vector, unit
 from files.models import Embedder
 from llm import tokens
-from llm.models.workspace import Kept
 from llm.providers import OPENAI_URL, errors
-
-Vector = npt.NDArray[np.float32]
+from workspace.models.version import Kept
 
 BUNDLED_NAME = "Bundled"
 BUNDLED_BATCH = 32  # texts; they are padded to the longest of a batch
 # The bundled embedder takes about 2 kB of memory for each token of a padded batch, and a token may be one character.
 BATCH_CHARACTERS = 32_768
 LONGEST_TEXT = 65_536  # characters of one text that it reads
-NAME = 2  # words that a name in capitals has at most
 REMOTE_BATCH = 64
 PATIENT, HURRIED = 60.0, 5.0  # seconds for an answer: while a file is indexed; while somebody waits for results
+SEARCH_SECONDS = 2.0  # for a worker's answer, which takes milliseconds, while somebody waits for results
 HALVINGS = 3
 
 
@@ -81,7 +76,7 @@ def counted(texts: Sequence[str]) -> int:
 def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> Client:
     """`timeout`: seconds until an endpoint has to have answered one request. Raises `ModelError` (`secret_lost`)."""
     if embedder.kind == Embedder.Kind.BUNDLED:
-        return _Bundled()
+        return _Bundled(timeout)
     if is_lost(embedder.api_key):
         raise ModelError("secret_lost", LOST, retryable=False)
     return _remote(embedder.base_url, embedder.api_key, embedder.model, embedder.dimensions, timeout)
@@ -89,36 +84,14 @@ def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> Client:
 
 def bundled(texts: Sequence[str]) -> list[Vector | None]:
     """By the one that every installation has, whichever is active."""
-    return _Bundled().embed(texts, Read())
+    return _Bundled(PATIENT).embed(texts, Read())
 
 
 class _Bundled:
-    """Embed one batch at a time in each process, whoever asks: memory does not grow with texts or callers."""
+    """The bundled embedder, in this process or, after `embed_elsewhere`, in a worker."""
 
-    _lock = threading.Lock()
-    _turn = threading.Lock()
-    _model: Any = None
-
-    @classmethod
-    def _loaded(cls) -> Any:
-        with cls._lock:
-            if cls._model is None:
-                # It looks for its tokenizer in a folder that the wheel does not fill; this one holds both files.
-                folder = Path(wordllama.__file__).parent
-                cls._model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
-            return cls._model
-
-    @classmethod
-    @contextmanager
-    def _in_turn(cls) -> Iterator[None]:
-        """Wait for the turn of this caller; without a database connection where others are before it."""
-        if not cls._turn.acquire(blocking=False):
-            with wait_outside():
-                cls._turn.acquire()
-        try:
-            yield
-        finally:
-            cls._turn.release()
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
 
     def embed(self, texts: Sequence[str], read: Read) -> list[Vector | None]:
         read.add(0, counted(texts))
@@ -126,12 +99,27 @@ class _Bundled:
         order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
         vectors: list[Vector | None] = [None] * len(texts)
         for batch in batches(order, texts):
-            read_texts = [_small(texts[at][:LONGEST_TEXT]) for at in batch]
-            with self._in_turn():
-                rows = self._loaded().embed(read_texts, batch_size=len(batch))
+            rows = self._embed_batch([texts[at][:LONGEST_TEXT] for at in batch])
             for at, vector in zip(batch, rows, strict=True):
-                vectors[at] = _unit(vector)
+                vectors[at] = vector
         return vectors
+
+    def _embed_batch(self, texts: list[str]) -> list[Vector | None]:
+        if _elsewhere:
+            search = self._timeout <= HURRIED
+            return request_vectors(texts, search=search, timeout=SEARCH_SECONDS if search else self._timeout)
+        # Not imported before it is needed: web processes never embed.
+        vectors: list[Vector | None] = import_module("files.index.bundled").embed_batch(texts)
+        return vectors
+
+
+_elsewhere = False
+
+
+def embed_elsewhere() -> None:
+    """Have workers do the work of the bundled embedder from now on, not this process."""
+    global _elsewhere
+    _elsewhere = True
 
 
 def batches(order: Sequence[int], texts: Sequence[str]) -> Iterator[list[int]]:
@@ -145,13 +133,6 @@ def batches(order: Sequence[int], texts: Sequence[str]) -> Iterator[list[int]]:
         batch.append(at)
     if batch:
         yield batch
-
-
-def _small(text: str) -> str:
-    """With lines of capitals in small letters: the bundled tokenizer knows few words in capitals and makes syllables of
-    the others, which say nothing. A line of a word or two stays, as it may be a name such as NATO."""
-    lines = text.split("\n")
-    return "\n".join(line.lower() if line.isupper() and len(line.split()) > NAME else line for line in lines)
 
 
 @lru_cache(maxsize=8)
@@ -196,7 +177,7 @@ class _Remote:
         except (TypeError, ValueError) as error:
             raise errors.wrong_endpoint() from error
         self._check(vectors, len(texts))
-        return [_unit(vector) for vector in vectors]
+        return [unit(vector) for vector in vectors]
 
     def _check(self, vectors: list[Vector], expected: int) -> None:
         if len(vectors) != expected:
@@ -210,8 +191,3 @@ class _Remote:
                 dimensions=self._dimensions,
             )
             raise ModelError("wrong_dimensions", sentence, retryable=False)
-
-
-def _unit(vector: Vector) -> Vector | None:
-    length = float(np.linalg.norm(vector))
-    return vector / np.float32(length) if np.isfinite(length) and length > 0 else None

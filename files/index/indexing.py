@@ -10,9 +10,10 @@ from django.db.models import Q
 from audit.services import record
 from core.errors import ModelError
 from core.locks import lock
-from files.index.embedders import Vector, active_embedder, embed
+from files.index.embedders import active_embedder, embed
 from files.index.language import configuration_of, readable
 from files.index.ledger import NOBODY, Payer
+from files.index.vectors import Vector
 from files.models import Chunk, Embedder, File, Posting
 
 log = logging.getLogger(__name__)

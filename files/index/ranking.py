@@ -21,9 +21,10 @@ from django.db.models.functions import Cast
 from pgvector import Vector as PgVector
 from pgvector.django import CosineDistance, HalfVectorField
 
-from files.index.embedders import Vector, embedders_of
+from files.index.embedders import embedders_of
 from files.index.indexing import LARGEST_INDEXED
 from files.index.language import SIMPLE, readable
+from files.index.vectors import Vector
 from files.models import Chunk, Embedder, File, Posting
 
 K1, B = 1.5, 0.75

@@ -29,7 +29,7 @@ from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from core.sentences import Sentence
 from files.index.ledger import NOBODY, Payer, written_down
-from files.index.search import Hit, search_many
+from files.index.search import Hit, SearchResult, search_many
 from files.models import File, Reranker
 from llm import tokens
 
@@ -42,14 +42,6 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Passages, best first. `notes`: sentences for people about what their re-ranker did not do."""
-
-    hits: list[Hit]
-    notes: tuple[Sentence, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
     """A score for each passage, from 0 to 1; `cut` of them were given only in part, by at most `longest` tokens."""
 
@@ -58,26 +50,27 @@ class Judgement:
     longest: int
 
 
-def find(*, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> Found:
+def find(*, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> SearchResult:
     """As `search_many`, and then ordered by the active re-ranker, which judges by the first of the queries."""
     reranker = Reranker.objects.filter(active=True).first()
     if reranker is None:
-        return Found(search_many(queries=queries, files=files, limit=limit, payer=payer))
+        return search_many(queries=queries, files=files, limit=limit, payer=payer)
     most = max(limit, reranker.candidates) if limit > 0 else 0
-    hits = search_many(queries=queries, files=files, limit=most, payer=payer)
+    result = search_many(queries=queries, files=files, limit=most, payer=payer)
+    hits = result.hits
     judged, others = hits[: reranker.candidates], hits[reranker.candidates :]
     if len(judged) < 2:
-        return Found(hits[:limit])
+        return replace(result, hits=hits[:limit])
     try:
         judgement = _judged(reranker, queries[0], [_shown(hit) for hit in judged], payer)
     except ModelError as error:
         log.warning("search in its first order, re-ranker %s: %s", reranker, error)
-        return Found(hits[:limit], (_not_ordered(reranker.name, error.sentence),))
+        return SearchResult(hits[:limit], (*result.notes, _not_ordered(reranker.name, error.sentence)))
     scored = [replace(hit, score=score) for hit, score in zip(judged, judgement.scores, strict=True)]
     scored.sort(key=lambda hit: -hit.score)  # of equals the first order stays
     others = [replace(hit, score=min(hit.score, scored[-1].score)) for hit in others]
     notes = (_cut(reranker.name, judgement),) if judgement.cut else ()
-    return Found([*scored, *others][:limit], notes)
+    return SearchResult([*scored, *others][:limit], (*result.notes, *notes))
 
 
 def _not_ordered(name: str, why: Sentence) -> Sentence:

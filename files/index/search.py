@@ -22,12 +22,14 @@ import numpy.typing as npt
 from django.db.models import QuerySet
 
 from core.errors import ModelError
+from core.sentences import Sentence
 from files.index import feedback, ranking
-from files.index.embedders import HURRIED, Vector, embed
+from files.index.embedders import HURRIED, embed
 from files.index.language import UNSPACED_RUN
 from files.index.ledger import NOBODY, Payer
 from files.index.lexemes import lexemes_of
 from files.index.ranking import Asked, Query
+from files.index.vectors import Vector
 from files.models import Chunk, Embedder, File, FileText
 
 log = logging.getLogger(__name__)
@@ -91,34 +93,45 @@ class Result:
     parts: list[tuple[str, bool]]
 
 
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """Passages, best first. `notes`: sentences for people about what an embedder or the re-ranker did not do."""
+
+    hits: list[Hit]
+    notes: tuple[Sentence, ...] = ()
+
+
 def search(*, query: str, files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> list[Hit]:
     """The best chunks of `files`, best first, at most 100. A query without a letter or digit finds nothing.
 
-    An embedder that cannot be reached leaves the ranking to the words.
+    An embedder that does not answer leaves the ranking to the words.
     """
-    return search_many(queries=[query], files=files, limit=limit, payer=payer)
+    return search_many(queries=[query], files=files, limit=limit, payer=payer).hits
 
 
-def search_many(*, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> list[Hit]:
+def search_many(
+    *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY
+) -> SearchResult:
     """Several phrasings of one question: a chunk counts with the best of its scores. `payer`: who searches."""
     cleaned = [each for query in queries if _WORD.search(each := _cleaned(query))]
     limit = min(limit, MAX_LIMIT)
     if not (cleaned and limit > 0):
-        return []
+        return SearchResult([])
     asked = ranking.asked(files, cleaned)
     if not asked.collection.chunks:
-        return []
+        return SearchResult([])
     scores: dict[int, float] = {}
     cosines: dict[int, float] = {}
     lexemes: dict[str, set[str]] = defaultdict(set)
+    failures: dict[Sentence, None] = {}  # sentences, each once, in order
     for query in asked.queries:
         for language, found in query.words.items():
             lexemes[language].update(found)
-        for chunk, (score, cosine) in _mixed(query, files, asked, payer).items():
+        for chunk, (score, cosine) in _mixed(query, files, asked, payer, failures).items():
             scores[chunk] = max(score, scores.get(chunk, 0.0))
             cosines[chunk] = max(cosine, cosines.get(chunk, 0.0))
     best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:limit]
-    return _hits({chunk: (scores[chunk], cosines[chunk]) for chunk in best}, lexemes)
+    return SearchResult(_hits({chunk: (scores[chunk], cosines[chunk]) for chunk in best}, lexemes), tuple(failures))
 
 
 def _cleaned(query: str) -> str:
@@ -126,12 +139,14 @@ def _cleaned(query: str) -> str:
     return query[:MAX_QUERY].replace("\0", " ").encode(errors="replace").decode()
 
 
-def _mixed(query: Query, files: QuerySet[File], asked: Asked, payer: Payer) -> dict[int, tuple[float, float]]:
-    """(score, cosine) by chunk id, of the union of the two pools."""
+def _mixed(
+    query: Query, files: QuerySet[File], asked: Asked, payer: Payer, failures: dict[Sentence, None]
+) -> dict[int, tuple[float, float]]:
+    """(score, cosine) by chunk id, of the union of the two pools. Adds a sentence for each embedder that failed."""
     collection = asked.collection
     entries = ranking.postings(files, ranking.positions_of(query.words))
     bm25 = ranking.scored(entries, collection, query.weights)
-    meanings = _meanings(query.text, files, asked, bm25.best(POOL), payer)
+    meanings = _meanings(query.text, files, asked, bm25.best(POOL), payer, failures)
     scores = _scores(bm25, meanings)
     if collection.chunks >= feedback.FEWEST and scores:
         order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: feedback.BEST]
@@ -164,7 +179,9 @@ class _Meaning:
         self.pulled = {at: near + feedback.PULL * towards for at, (near, towards) in both.items()}
 
 
-def _meanings(query: str, files: QuerySet[File], asked: Asked, also: Sequence[int], payer: Payer) -> list[_Meaning]:
+def _meanings(
+    query: str, files: QuerySet[File], asked: Asked, also: Sequence[int], payer: Payer, failures: dict[Sentence, None]
+) -> list[_Meaning]:
     """Of the nearest chunks and of those in `also`, by embedder: while `reembed` is under way there are chunks of two,
     whose cosines do not compare."""
     found: list[_Meaning] = []
@@ -173,12 +190,21 @@ def _meanings(query: str, files: QuerySet[File], asked: Asked, also: Sequence[in
             vector = embed(embedder, [query], payer, timeout=HURRIED)[0]
         except ModelError as error:
             log.warning("search by words only, embedder %s: %s", embedder, error)
+            failures[_by_words(embedder.name, error.sentence)] = None
             continue
         if vector is None:
             continue
         cosines = ranking.nearest(files, embedder, vector, also, count=POOL, visible=asked.collection.chunks)
         found.append(_Meaning(embedder, vector, cosines, cosines))
     return found
+
+
+def _by_words(name: str, why: Sentence) -> Sentence:
+    return Sentence(
+        "The embedder “{name}” did not answer (“{why}”), so the passages were found by their words alone.",
+        name=name,
+        why=why,
+    )
 
 
 def _scores(bm25: ranking.Scores, meanings: Sequence[_Meaning]) -> dict[int, float]:

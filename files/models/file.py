@@ -13,9 +13,9 @@ from uuid_utils.compat import uuid7
 from accounts.models import ways_of_sharing
 from core.crypto import EncryptedTextField
 from core.sentences import Sentence
-from files.extraction.readers.media_types import CONVERTED, HEIC, PDF
 from llm.models import price, validate_base_url
 from llm.tokens import CATCH_ALL
+from readers.api import media_types
 
 LONGEST_SUFFIX = 8  # characters after the last dot of a name; more is a part of the title
 
@@ -71,7 +71,16 @@ class File(models.Model):
         TOO_LONG = "too_long", "Too long for the model: by search only"
         FAILED = "failed", "Failed"
 
+    class Index(models.TextChoices):
+        """Whether a search finds passages of a file that has text."""
+
+        NONE = "none", "Nothing to search"
+        WAITING = "waiting", "Being made searchable"
+        SEARCHABLE = "searchable", "Searchable"
+        FAILED = "failed", "Could not be made searchable"
+
     UNREAD = (Status.UPLOADED, Status.PROCESSING)
+    MAX_INDEXINGS = 10  # attempts, after which indexing is given up
     LOCKED = ("encrypted", "wrong_password")  # codes of errors that a password helps against
     HOLDS_LOCKED = "locked_inside"  # the code of a file that was read, and holds others that a password closes
 
@@ -130,6 +139,14 @@ class File(models.Model):
         return [Sentence.load(line) for line in self.error.splitlines()]
 
     @property
+    def index_state(self) -> Index:
+        if self.searchable:
+            return self.Index.SEARCHABLE
+        if self.is_image or self.status not in (self.Status.READY, self.Status.TOO_LONG):
+            return self.Index.NONE
+        return self.Index.FAILED if self.attempt >= self.MAX_INDEXINGS else self.Index.WAITING
+
+    @property
     def is_image(self) -> bool:
         """Whether a model can be shown it; SVG is text, and a damaged image has no size."""
         return self.width is not None
@@ -137,12 +154,12 @@ class File(models.Model):
     @property
     def converted(self) -> bool:
         """Whether people and models are shown another form of it, which is stored beside it."""
-        return self.media_type in (*CONVERTED, HEIC)
+        return self.media_type in (*media_types.CONVERTED, media_types.HEIC)
 
     @property
     def pictured(self) -> bool:
         """Whether its pages can be drawn."""
-        return self.media_type == PDF or (self.converted and self.pages > 0)
+        return self.media_type == media_types.PDF or (self.converted and self.pages > 0)
 
     @property
     def locked(self) -> bool:

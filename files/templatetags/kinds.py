@@ -4,21 +4,25 @@ from django import template
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
-from files.extraction.readers import media_types as known
+from readers.api import media_types
 
 register = template.Library()
 
 KINDS: dict[str, str | Promise] = {
-    known.PDF: "PDF",
-    **dict.fromkeys((known.DOCX, known.DOC, known.RTF, known.ODT), gettext_lazy("Text document")),
-    **dict.fromkeys((known.XLSX, known.XLS, known.XLSB, known.ODS), gettext_lazy("Spreadsheet")),
-    **dict.fromkeys((known.PPTX, known.PPT, known.ODP), gettext_lazy("Slides")),
-    **dict.fromkeys((known.MSG, known.MAIL), gettext_lazy("E-mail")),
-    known.MBOX: gettext_lazy("Mailbox"),
-    known.ZIP: gettext_lazy("Archive of files"),
-    known.EPUB: gettext_lazy("Book (EPUB)"),
-    known.HTML: gettext_lazy("Web page"),
-    known.NOTEBOOK: gettext_lazy("Notebook"),
+    media_types.PDF: "PDF",
+    **dict.fromkeys(
+        (media_types.DOCX, media_types.DOC, media_types.RTF, media_types.ODT), gettext_lazy("Text document")
+    ),
+    **dict.fromkeys(
+        (media_types.XLSX, media_types.XLS, media_types.XLSB, media_types.ODS), gettext_lazy("Spreadsheet")
+    ),
+    **dict.fromkeys((media_types.PPTX, media_types.PPT, media_types.ODP), gettext_lazy("Slides")),
+    **dict.fromkeys((media_types.MSG, media_types.MAIL), gettext_lazy("E-mail")),
+    media_types.MBOX: gettext_lazy("Mailbox"),
+    media_types.ZIP: gettext_lazy("Archive of files"),
+    media_types.EPUB: gettext_lazy("Book (EPUB)"),
+    media_types.HTML: gettext_lazy("Web page"),
+    media_types.NOTEBOOK: gettext_lazy("Notebook"),
     **dict.fromkeys(("text/csv", "text/tab-separated-values"), gettext_lazy("Table")),
     "text/plain": gettext_lazy("Plain text"),
     "text/markdown": "Markdown",

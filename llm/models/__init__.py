@@ -10,7 +10,6 @@ from llm.models.provider import (
     validate_command,
 )
 from llm.models.web_access import WebAccess
-from llm.models.workspace import WorkspaceVersion
 
 __all__ = [
     "UNKNOWN_WINDOW",
@@ -20,7 +19,6 @@ __all__ = [
     "ToolServer",
     "WebAccess",
     "WebSearch",
-    "WorkspaceVersion",
     "price",
     "validate_base_url",
     "validate_command",

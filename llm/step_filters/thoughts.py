@@ -276,13 +276,19 @@ def _is_end(before: str, behind: str) -> bool:
     return (line != spoken and spoken.endswith(_SENTENCE_END)) or not _GOES_ON.match(behind)
 
 
-def without_reasoning(text: str) -> str:
-    """The answer in a text that may begin with tagged reasoning; empty where that has no end.
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Return the reasoning that a text begins with, and its answer. Reasoning without an end has an empty answer.
 
     For rows that were stored before readers knew of tags.
     """
     if not _OPENING.match(text.lstrip(_INVISIBLE)):
-        return text
+        return "", text
     reader = ThoughtFilter()
     events = [*reader.feed(text), *reader.finish(complete=True)]
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
+    reasoning = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+    return reasoning, "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def without_reasoning(text: str) -> str:
+    """Return the answer in a text that may begin with tagged reasoning."""
+    return split_reasoning(text)[1]

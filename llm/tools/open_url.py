@@ -13,9 +13,10 @@ import httpx2
 from core.net.fetch import Fetched, Fetcher, Follow
 from core.net.url_safety import Refused
 from core.sentences import Sentence
-from core.text import clean, page_text
+from core.text import clean
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
+from readers.api import page_text
 
 MAX_URL = 4_000  # characters
 MAX_TITLE = 300
@@ -32,10 +33,10 @@ _CHARSETS = re.compile(r"utf-(?:8|16|32)|iso8859|cp\d|gb|big5|euc|shift|koi8|iso
 
 _DEFINITION = ToolDefinition(
     "open_url",
-    "Opens a page of the public web and gives its text. Use it on a URL from the person or from search results.",
+    "Open a web page and return its text.",
     {
         "type": "object",
-        "properties": {"url": {"type": "string", "description": "The whole URL, with http:// or https://"}},
+        "properties": {"url": {"type": "string", "description": "Such as https://example.org/page."}},
         "required": ["url"],
         "additionalProperties": False,
     },

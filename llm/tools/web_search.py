@@ -34,12 +34,17 @@ _MAX_URL, _MAX_TITLE, _MAX_SNIPPET = 2_000, 300, 1_000  # characters
 
 _DEFINITION = ToolDefinition(
     "web_search",
-    "Searches the web. Several queries in one call are searched side by side; word them differently. "
-    "The results are excerpts: open the URL in their metadata to read more.",
+    "Search the web. Returns titles, addresses and excerpts.",
     {
         "type": "object",
         "properties": {
-            "queries": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_QUERIES}
+            "queries": {
+                "type": "array",
+                "items": {"type": "string"},
+                "minItems": 1,
+                "maxItems": MAX_QUERIES,
+                "description": "Different wordings, such as: Python 3.14 release date",
+            }
         },
         "required": ["queries"],
         "additionalProperties": False,

@@ -8,7 +8,6 @@ from personas.models.persona import (
     SummaryPrompt,
     SystemPrompt,
 )
-from personas.models.saved_prompt import SavedPrompt
 
 __all__ = [
     "BudgetProfile",
@@ -17,7 +16,6 @@ __all__ = [
     "PromptText",
     "PromptVersion",
     "Reminder",
-    "SavedPrompt",
     "SummaryPrompt",
     "SystemPrompt",
 ]

@@ -14,9 +14,10 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from accounts.models import EDITING, DateAwareness, Sharing, shared_with
+from accounts.models import EDITING, Sharing, shared_with
 from llm.models.provider import effort_field
 from llm.tokens import CATCH_ALL
+from workspace.models import DateAwareness
 
 SHARE = [MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))]
 
@@ -133,6 +134,17 @@ class BudgetProfile(models.Model):
         RECENT = "recent", "Recent: the newest turns, without gaps"
         PRIORITY = "priority", "Priority: tool groups first, then what fits"
 
+    class NoteForm(models.TextChoices):
+        AUTOMATIC = "auto", "By the model's size"
+        PLAIN = "plain", "Without a mark"
+        HEADING = "heading", "Under a heading"
+        TAGS = "tags", "In <note> tags, which the system prompt explains"
+
+    class ReminderPlace(models.TextChoices):
+        AUTOMATIC = "auto", "By the model's size"
+        END = "end", "At the end of the prompt"
+        ABOVE = "above", "Above the newest message"
+
     class Layout(models.TextChoices):
         NEAR_END = "near_end", "Persona and project files near the end"
         FILES_FIRST = "files_first", "Project files first (cheaper with prompt caching)"
@@ -179,6 +191,29 @@ class BudgetProfile(models.Model):
         "tell the model what was left out",
         default=True,
         help_text="A sentence in the place of earlier messages for which there is no room.",
+    )
+    note_form = models.CharField(
+        "mark of reminders, instructions and lists of files",
+        max_length=20,
+        choices=NoteForm,
+        default=NoteForm.AUTOMATIC,
+        db_default=NoteForm.AUTOMATIC,
+        help_text="How the model tells them from the person's words. By size: without a mark for models below 3 "
+        "billion parameters, under a heading for others.",
+    )
+    reminder_place = models.CharField(
+        "place of the reminders",
+        max_length=20,
+        choices=ReminderPlace,
+        default=ReminderPlace.AUTOMATIC,
+        db_default=ReminderPlace.AUTOMATIC,
+        help_text="By size: above the newest message for models below 3 billion parameters, at the end for others.",
+    )
+    always_remind_citations = models.BooleanField(
+        "remind of citations whenever documents are in the prompt",
+        default=False,
+        db_default=False,
+        help_text="Otherwise after a search only.",
     )
     summaries = models.BooleanField(
         "summarise long conversations", default=True, help_text="In the background, before the room runs out."

@@ -10,9 +10,10 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
+from accounts.access.api_views import ScopedView
 from accounts.models import Role
-from core.requests import OldestFirst, Strict, valid
+from core.api.fields import Strict, valid
+from core.api.pagination import OldestFirst
 from personas.models import Persona, PersonaShare
 from personas.sharing import services
 

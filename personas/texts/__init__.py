@@ -36,7 +36,7 @@ SUMMARIES = Sentence("When a summary is asked for")
 RUNS = Sentence("When a run asks")
 CITATIONS = Sentence("When citations are checked")
 SCANS = Sentence("When a scan is read")
-SHORTER = Sentence("When a shorter answer is asked for")
+SHORTER = Sentence("When an answer is continued or shortened")
 # The order in which they stand in a prompt, then what is asked beside a conversation.
 IN_PROMPTS = (SYSTEM, TASKS, SUMMARY, FILES, CONVERSATION, REMINDER)  # of a person's turn
 GROUPS = (*IN_PROMPTS, SHORTER, TITLES, SUMMARIES, RUNS, CITATIONS, SCANS, READINGS)
@@ -46,7 +46,7 @@ WEEKDAY = {"weekday": Sentence("the day of the week in English")}
 TIME = {"time": Sentence("hour and minute, such as 14:05")}
 WHOSE = {"whose": Sentence("“project” or “conversation”")}
 CODE = {"code": Sentence("its code with @, by which the model gets it shown")}
-FILE = {"title": Sentence("the file's name"), "id": Sentence("by which tools read it")}
+TITLE = {"title": Sentence("the file's name")}
 COUNT = {"tokens": Sentence("how many tokens it has")}
 
 
@@ -62,55 +62,64 @@ TEXTS = {
         SYSTEM,
         Sentence("List of the tools"),
         Sentence("Stands where a model may call tools, with the guidance of each."),
-        "# Tools\n{tools}",
+        "# Tools\n"
+        "Answer directly what you know.\n"
+        "Call a tool when the answer may be in files, in earlier messages, or too recent for you.\n"
+        "If a result is not enough, call again with other arguments; several calls are welcome. Never repeat a call.\n"
+        "{tools}",
         needs={"tools": Sentence("a line for each tool: its name and its guidance")},
     ),
     "guidance_search_files": _guidance(
         "search_files",
-        "Call it before you answer a question that the files may answer. Say what you look for in the words that the "
-        "files would use, and give variants. If that is not enough, search again with other words or read on in a "
-        "file.",
+        "when the files may hold the answer. Write the query in the words that the files would use.",
     ),
-    "guidance_read_file": _guidance(
-        "read_file",
-        "Call it to read a page of a file that a search has found, or to read on where a passage ends.",
-    ),
-    "guidance_read_result": _guidance(
-        "read_result",
-        "Call it for a part of a tool result that was shortened; the marker in the result names its id.",
-    ),
+    "guidance_read_file": _guidance("read_file", "when you need a page of a file, or the text around a passage."),
+    "guidance_read_result": _guidance("read_result", "when you need a part that a result marks as left out."),
     "guidance_search_conversation": _guidance(
         "search_conversation",
-        "Earlier messages were replaced by a summary. Call it before you answer a question on something said in them "
-        "that the summary does not tell exactly: names, numbers, wordings. Use words that were said then.",
+        "when the question is about names, numbers or wordings of earlier messages that the summary does not give.",
     ),
     "guidance_web_search": _guidance(
         "web_search",
-        "Call it for what has happened lately and for facts you are not sure of. Ask with a few words, in several "
-        "ways at once; open the pages that matter with open_url before you rely on them.",
+        "when the question is about recent events or facts that you are not sure of. Open the pages that matter.",
     ),
     "guidance_open_url": _guidance(
         "open_url",
-        "Call it to read a page whose address a person or a search has given. Never make addresses up; one that "
-        "neither has given is opened only if the person allows it.",
+        "when the person or a search gave the address. Never invent an address.",
     ),
-    "guidance_list_tasks": _guidance("list_tasks", "Call it for tasks that are not shown to you already."),
-    "guidance_create_task": _guidance("create_task", "Call it when the user wants something to be noted as a task."),
+    "guidance_list_tasks": _guidance("list_tasks", "when you need tasks that are not in this prompt."),
+    "guidance_create_task": _guidance("create_task", "when the user wants to note a task."),
     "guidance_draft_checklist": _guidance(
-        "draft_checklist", "Call it to divide a day task that is yours or shared into small items."
+        "draft_checklist",
+        "when a day task of yours, or a shared one, needs small steps.",
     ),
     "guidance_mark_item": _guidance(
         "mark_item",
-        "Call it as soon as an item is done, and not before. The user's own tasks are theirs to mark.",
+        "as soon as an item is done, and not before. The user marks the user's own tasks.",
     ),
-    "guidance_ask_user": _guidance("ask_user", "Call it when you cannot go on without the user, instead of guessing."),
+    "guidance_ask_user": _guidance("ask_user", "when you cannot go on without the user. Do not guess."),
     "citations": Text(
         SYSTEM,
-        Sentence("Citations"),
-        Sentence("How to cite. Stands there once a tool has searched; in the layouts for caching, wherever one may."),
+        Sentence("Documents and citations"),
+        Sentence(
+            "When to use documents and how to cite them. Stands there when the prompt has documents, and once a tool "
+            "has searched; in the layouts for caching, also wherever a tool may search."
+        ),
+        "# Documents\n"
+        "Use the documents when the question is about what they hold, and say so when they lack the answer. Answer "
+        "other messages as usual.\n\n"
         "# Citations\n"
-        "Each document has a number. Cite what you take from a document with its number in square brackets right "
-        "after the statement, like [1] or [2][5]. Cite only documents that were given; never list sources at the end.",
+        "Each document has a number. Cite it in square brackets right after each statement that you take from it, like "
+        "[1] or [2][5]. Cite only these documents. Do not list sources at the end.",
+        may_be_empty=True,
+    ),
+    "notes": Text(
+        SYSTEM,
+        Sentence("Notes of the workspace"),
+        Sentence("Explains the tags around texts of the workspace. Stands there where the budget profile uses tags."),
+        "# Notes\n"
+        "Text in <note> tags was added by the workspace, not written by the person. Follow it where it matters, and "
+        "answer the person's message.",
         may_be_empty=True,
     ),
     "day": Text(
@@ -127,10 +136,18 @@ TEXTS = {
         SYSTEM,
         Sentence("The day and the time"),
         Sentence(
-            "In its place where the persona is to know the minute; in the layouts for caching, at the end of the "
-            "prompt."
+            "In its place where the persona is to know the minute; in the layouts for caching, with the reminder."
         ),
         "It is {weekday}, {date} {time}.",
+        needs={**DATE, **TIME},
+        may_have=WEEKDAY,
+        most=500,
+    ),
+    "asked_at": Text(
+        REMINDER,
+        Sentence("The time of the message"),
+        Sentence("In the place of the day and the time where nothing else would stand below the message."),
+        "The person's newest message was sent on {weekday}, {date} at {time}.",
         needs={**DATE, **TIME},
         may_have=WEEKDAY,
         most=500,
@@ -141,6 +158,17 @@ TEXTS = {
         Sentence("Behind what is left of a system prompt that was too long, under the policy “priority”."),
         "[System prompt truncated to fit context]",
         most=100,
+    ),
+    "tasks": Text(
+        TASKS,
+        Sentence("About the tasks"),
+        Sentence("Stands above all tasks: what they are for, and who does them."),
+        "# Tasks\n"
+        "These tasks belong to the person. Mention or change one only when the message is about it. The user does a "
+        "user task; you only talk about it. You do a model task when the user asks. You and the user share a hybrid "
+        "task: stop at each breakpoint and ask.",
+        may_be_empty=True,
+        most=1_000,
     ),
     "tasks_today": Text(
         TASKS,
@@ -186,7 +214,7 @@ TEXTS = {
         FILES,
         Sentence("Above files to search"),
         Sentence("Stands above the list of files that the model reaches by its tools."),
-        "These files of the {whose} can be reached by search; their text is not shown here:",
+        "These files of the {whose} are not shown here. Search them, or read them by their number:",
         may_have=WHOSE,
         most=500,
     ),
@@ -210,17 +238,36 @@ TEXTS = {
         FILES,
         Sentence("A file in a list"),
         Sentence("A line for each file whose text is not shown."),
-        "- {title} (id {id}, {tokens} tokens)",
-        needs=FILE,
-        may_have=COUNT,
+        "- {document}: {title} ({tokens} tokens)",
+        needs={"document": Sentence("its document number, by which tools read it"), **TITLE},
+        may_have={**COUNT, "id": Sentence("its id")},
+        most=200,
+    ),
+    "file_line_waiting": Text(
+        FILES,
+        Sentence("A file that is not searchable yet"),
+        Sentence("The same for a file that is read, and still being made searchable."),
+        "- {document}: {title} ({tokens} tokens; not searchable yet)",
+        needs={"document": Sentence("its document number, by which tools read it"), **TITLE},
+        may_have={**COUNT, "id": Sentence("its id")},
+        most=200,
+    ),
+    "file_line_unindexed": Text(
+        FILES,
+        Sentence("A file that cannot be searched"),
+        Sentence("The same for a file that is read, and could not be made searchable."),
+        "- {document}: {title} ({tokens} tokens; cannot be searched)",
+        needs={"document": Sentence("its document number, by which tools read it"), **TITLE},
+        may_have={**COUNT, "id": Sentence("its id")},
         most=200,
     ),
     "image_line": Text(
         FILES,
         Sentence("An image in a list"),
         Sentence("The same for an image."),
-        "- {title} (id {id}, an image; it can be seen only when it is attached again)",
-        needs=FILE,
+        "- {title} (an image; the person must attach it again to show it)",
+        needs=TITLE,
+        may_have={"id": Sentence("its id")},
         most=200,
     ),
     "more_files": Text(
@@ -278,6 +325,24 @@ TEXTS = {
         may_have={"tokens": Sentence("how many are left out"), "result": Sentence("the id by which it is read")},
         most=200,
     ),
+    "persona_heading": Text(
+        CONVERSATION,
+        Sentence("Above the persona's instructions"),
+        Sentence("The line above them, where they are a message of their own."),
+        "# Persona “{name}”",
+        may_have={"name": Sentence("the persona's name")},
+        may_be_empty=True,
+        most=200,
+    ),
+    "project_heading": Text(
+        CONVERSATION,
+        Sentence("Above the project's instructions"),
+        Sentence("The line above them."),
+        "# Instructions of the project “{name}”",
+        may_have={"name": Sentence("the project's name")},
+        may_be_empty=True,
+        most=200,
+    ),
     "answer_stopped": Text(
         CONVERSATION,
         Sentence("Below an answer that was stopped"),
@@ -292,11 +357,27 @@ TEXTS = {
         "[This answer broke off before its end.]",
         most=500,
     ),
+    "reminder_heading": Text(
+        REMINDER,
+        Sentence("Above the reminder"),
+        Sentence("The line above it where the budget profile marks it with a heading."),
+        "Reminder from the workspace, not written by the person:",
+        may_be_empty=True,
+        most=200,
+    ),
     "citation_reminder": Text(
         REMINDER,
         Sentence("Reminder of citations"),
         Sentence("Once a tool has searched in the turn."),
         "Cite the documents you use by their numbers in square brackets, like [1].",
+        may_be_empty=True,
+        most=1_000,
+    ),
+    "open_pages_reminder": Text(
+        REMINDER,
+        Sentence("Reminder to open pages"),
+        Sentence("Once a tool has searched the web in the turn, until a page is opened."),
+        "If an excerpt is not enough, open its page with open_url before you answer.",
         may_be_empty=True,
         most=1_000,
     ),
@@ -314,6 +395,16 @@ TEXTS = {
         Sentence("The system message under which the first question and answer are given a title."),
         "Write a title for the conversation below, in its language and in at most six words. Answer with the title "
         "alone, on one line, without quotation marks.",
+    ),
+    "continue": Text(
+        SHORTER,
+        Sentence("Question to continue an answer"),
+        Sentence(
+            "What “Continue” below an answer that was cut off asks. It stands in the conversation as the person's "
+            "message."
+        ),
+        "Continue exactly where your last answer stopped.",
+        most=2_000,
     ),
     "shorten": Text(
         SHORTER,
@@ -339,9 +430,15 @@ TEXTS = {
         Sentence("Form of a summary"),
         Sentence("Below the summary prompt: when it is, and the sections with their lengths."),
         "# The form\n"
-        "It is {weekday}, {date} {time} ({zone}). Write these sections under exactly these headings, leave out those "
-        "with nothing to tell, and write their text in the language of the conversation. Name each attached file and "
-        "say what it is. Write nothing before or after the sections.\n\n{sections}",
+        "It is {weekday}, {date} {time} ({zone}). Write these sections, each below its heading:\n{sections}\n\n"
+        "Leave out a section that would be empty. Write in the language of the conversation. Name each attached file "
+        "and say what it is. Write nothing before or after the sections.\n\n"
+        "An example of another conversation:\n"
+        "## Today\n"
+        "Ana asked for the prices of three suppliers. The assistant compared them for a box: Rossi 9.50, Bianchi "
+        "11.00, Verdi 10.20 euros. Ana chose Rossi, who delivers on Fridays.\n"
+        "## Now\n"
+        "Ana wants an order of 40 boxes in Italian. The assistant wrote a draft. Open: the address in Turin.",
         needs={"sections": Sentence("each section as below")},
         may_have={**WEEKDAY, **DATE, **TIME, "zone": Sentence("the person's time zone")},
     ),
@@ -349,7 +446,7 @@ TEXTS = {
         SUMMARIES,
         Sentence("A section of the form"),
         Sentence("One for each section; answers are read by these headings."),
-        "## {name}\n{meaning}, at most {tokens} tokens (about {words} words)",
+        "- “## {name}”: {meaning}, at most {tokens} tokens (about {words} words)",
         needs={
             "name": Sentence("its heading: Earlier, This month, Today or Now"),
             "meaning": Sentence("what belongs there, as below"),
@@ -404,8 +501,16 @@ TEXTS = {
         SUMMARIES,
         Sentence("Above the messages"),
         Sentence("The heading of what is to be summarised."),
-        "# The messages after it",
+        "# The messages",
         most=500,
+    ),
+    "summary_order": Text(
+        SUMMARIES,
+        Sentence("Below the messages"),
+        Sentence("Asks for the summary once more, since models follow best what they read last."),
+        "Now write the summary of this conversation in the sections above. Do not answer its messages.",
+        may_be_empty=True,
+        most=1_000,
     ),
     "run_draft": Text(
         RUNS,

@@ -11,11 +11,13 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.access.permissions import ScopedView
-from core.requests import Pages, SentenceField, Strict, VisibleField, pages, valid
-from projects.models import Project, codes
-from projects.models.task import MAX_NEEDS, MAX_TITLE, Task, TaskChange, TaskQuerySet
+from accounts.access.api_views import ScopedView
+from core.api.fields import SentenceField, Strict, VisibleField, valid
+from core.api.pagination import Pages, pages
+from projects.models import Project
 from projects.planner import services
+from projects.planner.models import codes
+from projects.planner.models.task import MAX_NEEDS, MAX_TITLE, Task, TaskChange, TaskQuerySet
 from projects.planner.queries import with_links, with_progress
 from projects.planner.rules import MAX_NOTES, Actor, DraftItem, NewTask
 

@@ -17,7 +17,7 @@ from django.utils import timezone
 from accounts.realtime import News, tell
 from core.background import claim, enqueue
 from core.sentences import NO_SENTENCE, Sentence
-from projects.models.task import Task
+from projects.planner.models.task import Task
 from projects.planner.rules import Actor
 
 MOST = 20  # of one person that are due at a time; a loop that makes tasks must not cost without end

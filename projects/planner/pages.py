@@ -15,8 +15,8 @@ from accounts.models import User
 from core.errors import ProductError
 from core.requests import choices
 from projects.models import Project
-from projects.models.codes import HORIZONS, first_day
-from projects.models.task import Progress, Task, TaskChange, TaskQuerySet
+from projects.planner.models.codes import HORIZONS, first_day
+from projects.planner.models.task import Progress, Task, TaskChange, TaskQuerySet
 from projects.planner.queries import today, with_checklists, with_links, with_progress
 from projects.planner.quick_add import Period
 from projects.planner.rules import PARENTS

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from uuid import UUID
 
@@ -12,8 +12,8 @@ from django.utils import timezone
 from accounts.models import User
 from core.requests import identifier, or_404
 from personas.texts import BUILT_IN, Texts
-from projects.models import codes
-from projects.models.task import Progress, Task, TaskChange, TaskQuerySet
+from projects.planner.models import codes
+from projects.planner.models.task import Progress, Task, TaskChange, TaskQuerySet
 
 
 def today(user: User, at: datetime | None = None) -> date:
@@ -74,12 +74,13 @@ def with_progress(rows: Sequence[Task]) -> Sequence[Task]:
 @dataclass(frozen=True, slots=True)
 class PromptTasks:
     """What stands in the prompt, in its order: tasks with their checklist. `meant` are the codes of those that were
-    mentioned, of today's too."""
+    mentioned, of today's too. `conversation` is the one whose prompt it is."""
 
     on: date
     today: tuple[Task, ...] = ()
     mentioned: tuple[Task, ...] = ()
     meant: frozenset[str] = frozenset()
+    conversation: UUID | None = None
 
 
 def tasks_of(mentioned: Iterable[str]) -> set[str]:
@@ -87,12 +88,20 @@ def tasks_of(mentioned: Iterable[str]) -> set[str]:
     return {str(codes.parse(code).task) for code in mentioned}
 
 
-def tasks_for_prompt(*, user: User, on: date, mentioned: Iterable[str] = (), whole_day: bool = True) -> PromptTasks:
+def tasks_for_prompt(
+    *,
+    user: User,
+    on: date,
+    mentioned: Iterable[str] = (),
+    whole_day: bool = True,
+    conversation: UUID | None = None,
+) -> PromptTasks:
     """What the model is shown: see `prompt_tasks` for the rule. `on` is the user's today. Without the `whole_day` only
     what is mentioned.
 
     What a model has proposed and nobody has accepted is left out, unless the user mentions it: the list stands in the
-    system part, and a document may have had the model write it.
+    system part, and a document may have had the model write it. It stands in the prompts of the `conversation` in which
+    it was proposed, whose model wrote it, as long as it waits for the user.
 
     `mentioned` are the codes that the user's messages of that day mention (`codes.mentions`). What the day's own tasks
     mention counts too (seed: WENDY, "@mentioned in the task list of the Day"); what stands there only for that brings
@@ -100,17 +109,20 @@ def tasks_for_prompt(*, user: User, on: date, mentioned: Iterable[str] = (), who
     of them is the user's own.
     """
     mentioned = set(mentioned)
-    of_day = Q(level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=on, proposed=False)
+    counts = Q(proposed=False)
+    if conversation is not None:
+        counts |= Q(proposed_in=conversation, status__in=Task.UNFINISHED)
+    of_day = Q(counts, level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=on)
     rows = with_checklists(Task.objects.visible_to(user).select_related("moved_to"))
     if not whole_day:
         found = list(rows.filter(code__in=tasks_of(mentioned))) if mentioned else []
         named = tuple(sorted(found, key=lambda row: row.code))
-        return PromptTasks(on, (), named, frozenset(row.code for row in named))
+        return PromptTasks(on, (), named, frozenset(row.code for row in named), conversation)
     found = list(rows.filter(of_day | Q(code__in=tasks_of(mentioned))))
     listed = {code for row in found if _is_of(row, on) and not row.proposed for code in _mentions(row)}
     if missing := tasks_of(listed) - {row.code for row in found}:
         found += rows.filter(code__in=missing, proposed=False)
-    return prompt_tasks(found, on=on, mentioned=mentioned | listed)
+    return replace(prompt_tasks(found, on=on, mentioned=mentioned | listed), conversation=conversation)
 
 
 def prompt_tasks(rows: Iterable[Task], *, on: date, mentioned: Iterable[str]) -> PromptTasks:
@@ -147,20 +159,33 @@ def render(tasks: PromptTasks, texts: Texts = BUILT_IN) -> str:
         (texts["tasks_mentioned"], tasks.mentioned),
     ):
         if rows:
-            lines += [title, *(line for row in rows for line in _lines(row, notes=row.code in tasks.meant))]
-    return "\n".join(lines)
+            lines += [title, *(line for row in rows for line in _lines(row, tasks))]
+    return "\n".join(filter(None, (texts["tasks"], *lines))) if lines else ""
 
 
-def _lines(row: Task, *, notes: bool) -> Iterator[str]:
+def _lines(row: Task, tasks: PromptTasks) -> Iterator[str]:
     kind = f"{row.archetype} task" if row.archetype else "objective"
-    proposed = f", proposed by {row.model} and not accepted" if row.proposed else ""
+    proposed = f", {_proposed(row, tasks)}" if row.proposed else ""
     yield f"- {row.code} [{_state(row)}] {row.title} ({kind}{proposed})"
-    if notes:
+    if row.code in tasks.meant:
         yield from (f"    {line}" for line in row.notes.splitlines())
-    for item in sorted((each for each in row.checklist if not each.proposed), key=_place):
+    items = (each for each in row.checklist if not each.proposed or _waits_here(each, tasks))
+    for item in sorted(items, key=_place):
         needs = item.needs or "the user's word"
-        waits = f" (breakpoint, needs: {needs})" if item.blocking else ""
-        yield f"  - {item.code[len(row.code) :]} [{_state(item)}] {item.title}{waits}"
+        remarks = [f"breakpoint, needs: {needs}"] if item.blocking else []
+        remarks += [_proposed(item, tasks)] if item.proposed and not row.proposed else []
+        remark = f" ({'; '.join(remarks)})" if remarks else ""
+        yield f"  - {item.code[len(row.code) :]} [{_state(item)}] {item.title}{remark}"
+
+
+def _waits_here(row: Task, tasks: PromptTasks) -> bool:
+    """Whether it was proposed in the conversation whose prompt this is, and waits for its person."""
+    return row.to_decide and row.proposed_in is not None and row.proposed_in == tasks.conversation
+
+
+def _proposed(row: Task, tasks: PromptTasks) -> str:
+    waits = "waiting for the user to accept it" if _waits_here(row, tasks) else "not accepted"
+    return f"proposed by {row.model} and {waits}"
 
 
 def _state(row: Task) -> str:

@@ -18,9 +18,10 @@ from django.urls import reverse
 from accounts.models import User
 from core.errors import ProductError
 from core.sentences import Sentence
-from projects.models import Project, codes
-from projects.models.task import Task
+from projects.models import Project
 from projects.planner import services
+from projects.planner.models import codes
+from projects.planner.models.task import Task
 from projects.planner.queries import today, visible_task
 from projects.planner.rules import Actor, DraftItem, NewTask
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -18,8 +19,8 @@ from accounts.models import User
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
 from projects.models import Project
-from projects.models.codes import HORIZONS
-from projects.models.task import MAX_NEEDS, MAX_TITLE, Task
+from projects.planner.models.codes import HORIZONS
+from projects.planner.models.task import MAX_NEEDS, MAX_TITLE, Task
 
 MAX_NOTES = 4_000  # characters
 # (level, horizon) → those of the parents that it may have. Each is above the next, so there is no circle.
@@ -35,10 +36,11 @@ _UNSTORABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")  # control ch
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who changes something: a user, or the model of this name working for them."""
+    """Who changes something: a user, or the model of this name working for them in this conversation."""
 
     user: User
     model: str = ""
+    conversation: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,14 @@ def check_here(row: Task) -> None:
             ),
             status=409,
         )
+
+
+def check_not_declined(actor: Actor, row: Task) -> None:
+    """Raises `declined` (409) for a model, of a proposal that was dropped, and of an item of one."""
+    task = row.parent if row.level == Task.Level.ITEM else None
+    if actor.model and (row.declined or (task is not None and task.declined)):
+        sentence = Sentence("{code} was declined. Only the user takes it up again; leave it as it is.", code=row.code)
+        raise ProductError("declined", sentence, status=409)
 
 
 def breakpoint_before(row: Task) -> Task | None:
@@ -206,6 +216,7 @@ def _status(actor: Actor, row: Task, value: str) -> dict[str, Any]:
     if value == row.status:
         return {}
     check_here(row)
+    check_not_declined(actor, row)
     if value not in Task.Status.values or value == Task.Status.MOVED:
         raise ProductError(
             "unknown_status",

@@ -20,11 +20,21 @@ from accounts.models import User
 from accounts.realtime import News, tell
 from core.errors import ProductError
 from core.sentences import Sentence
-from projects.models import codes
-from projects.models.task import MAX_MODEL, CodeSeries, Task, TaskChange
 from projects.planner import drafts
+from projects.planner.models import codes
+from projects.planner.models.task import MAX_MODEL, CodeSeries, Task, TaskChange
 from projects.planner.queries import today, visible_task
-from projects.planner.rules import Actor, DraftItem, NewTask, check_hand, check_here, check_kind, check_person, checked
+from projects.planner.rules import (
+    Actor,
+    DraftItem,
+    NewTask,
+    check_hand,
+    check_here,
+    check_kind,
+    check_not_declined,
+    check_person,
+    checked,
+)
 
 _DERIVED = {"finished"}  # follows from another column, whose change is recorded
 
@@ -47,6 +57,7 @@ def create(*, actor: Actor, new: NewTask) -> Task:
     if is_item and parent is not None:
         check_hand(actor, parent)
         check_here(parent)
+        check_not_declined(actor, parent)
         _seen(actor, parent)
     _insert(actor, [row])
     if new.draft:
@@ -88,7 +99,7 @@ def accept(*, actor: Actor, task: Task) -> Task:
     """
     check_person(actor, Sentence("accepts a task"))
     row = _locked(actor, task)
-    if row.proposed and row.status == Task.Status.DROPPED:
+    if row.declined:
         _write(actor, row, checked(actor, row, {"status": Task.Status.OPEN}))
     _seen(actor, row)
     for item in row.children.filter(level=Task.Level.ITEM, proposed=True):
@@ -212,6 +223,7 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], onl
     row = _locked(actor, task)
     check_hand(actor, row)
     check_here(row)
+    check_not_declined(actor, row)
     _seen(actor, row)
     if only_first and row.children.filter(level=Task.Level.ITEM).exists():
         raise ProductError(
@@ -277,7 +289,7 @@ def _day(user: User, new: NewTask, parent: Task | None) -> date:
 
 def _copy(row: Task, **changes: Any) -> Task:
     names = ("owner", "level", "horizon", "title", "notes", "archetype", "breakpoint", "needs", "cleared", "project")
-    return Task(**{name: getattr(row, name) for name in (*names, "model", "proposed")}, **changes)
+    return Task(**{name: getattr(row, name) for name in (*names, "model", "proposed", "proposed_in")}, **changes)
 
 
 def _insert(actor: Actor, rows: Sequence[Task]) -> None:
@@ -295,6 +307,7 @@ def _insert(actor: Actor, rows: Sequence[Task]) -> None:
         row.code, row.position = codes.make(series, number), place
         if actor.model:
             row.model, row.proposed = actor.model[:MAX_MODEL], not actor.user.accepts_model_tasks
+            row.proposed_in = actor.conversation if row.proposed else None
     Task.objects.bulk_create(rows)
     if first.level == Task.Level.ITEM and parent is not None:
         drafts.put(parent)

@@ -24,8 +24,8 @@ from core.errors import ProductError
 from core.requests import choice, with_row
 from core.text import unix_lines
 from projects.models import Project
-from projects.models.task import Task
 from projects.planner import pages, services
+from projects.planner.models.task import Task
 from projects.planner.queries import today, visible_task
 from projects.planner.quick_add import Period, add_items, add_line
 from projects.planner.rules import Actor

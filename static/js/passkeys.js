@@ -15,22 +15,24 @@ class NoChallenge extends Error {
   }
 }
 
-/** @param {HTMLFormElement} form @returns {Promise<unknown>} the challenge */
-async function asked(form) {
-  const token = need(HTMLInputElement, "[name=csrfmiddlewaretoken]", form).value;
-  const headers = { "X-CSRFToken": token, "HX-Request": "true", "HX-Current-URL": location.href };
-  const answer = await fetch(form.dataset.options ?? "", { method: "POST", headers }).catch(() => null);
+/** @param {string} address @returns {Promise<unknown>} the challenge */
+async function asked(address) {
+  const headers = { Accept: "application/json", "HX-Request": "true", "HX-Current-URL": location.href };
+  const answer = await fetch(address, { headers }).catch(() => null);
   if (!answer?.ok || answer.redirected) throw new NoChallenge(answer && (await answer.text()));
   return answer.json();
 }
 
 /** @param {HTMLFormElement} form @returns {Promise<string>} what the browser's ceremony gives, as JSON */
 async function ceremony(form) {
-  const options = /** @type {any} */ (await asked(form));
-  const credential =
-    form.dataset.passkey === "make"
-      ? await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options) })
-      : await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options) });
+  const challenge = /** @type {any} */ (await asked(form.dataset.challenge ?? form.action));
+  const { creation_options: create, request_options: get } = challenge;
+  const credentials = form.dataset.credentials?.split(" ").map((id) => ({ type: "public-key", id }));
+  if (credentials) get.publicKey.allowCredentials = credentials;
+  const { parseCreationOptionsFromJSON, parseRequestOptionsFromJSON } = PublicKeyCredential;
+  const credential = create
+    ? await navigator.credentials.create({ publicKey: parseCreationOptionsFromJSON(create.publicKey) })
+    : await navigator.credentials.get({ publicKey: parseRequestOptionsFromJSON(get.publicKey) });
   if (!(credential instanceof PublicKeyCredential)) throw new Error("no passkey");
   return JSON.stringify(credential.toJSON());
 }

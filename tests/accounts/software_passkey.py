@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from allauth.account.utils import user_pk_to_url_str
-from allauth.mfa.webauthn.internal.auth import WebAuthn
+from allauth.mfa.models import Authenticator
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from fido2.cose import ES256
@@ -28,6 +28,22 @@ class Passkey:
     handle: str
     ident: bytes
 
+    @classmethod
+    def for_person(cls, person: User) -> "Passkey":
+        return cls(ec.generate_private_key(ec.SECP256R1()), user_pk_to_url_str(person), uuid4().bytes)
+
+    def made(self, challenge: str) -> str:
+        """The answer of a browser at https://testserver that has made this passkey for the challenge, as JSON."""
+        coded: Any = ES256.from_cryptography_key(self.key.public_key())  # type: ignore[no-untyped-call]
+        public = AttestedCredentialData.create(bytes(16), self.ident, coded)
+        flags = PRESENT_AND_VERIFIED | AuthenticatorData.FLAG.AT
+        data = AuthenticatorData.create(sha256(HOST.encode()).digest(), flags, 0, bytes(public))
+        answer = {
+            "clientDataJSON": _client("webauthn.create", challenge),
+            "attestationObject": bytes(AttestationObject.create("none", data, {})),
+        }
+        return json.dumps(_credential(self.ident, answer))
+
     def signed(self, challenge: str) -> str:
         """The answer of a browser at https://testserver to this challenge, as JSON."""
         client = _client("webauthn.get", challenge)
@@ -39,17 +55,10 @@ class Passkey:
 
 def with_passkey(person: User) -> Passkey:
     """Stores a passkey of the person's, made just now."""
-    key, ident = ec.generate_private_key(ec.SECP256R1()), uuid4().bytes
-    coded: Any = ES256.from_cryptography_key(key.public_key())  # type: ignore[no-untyped-call]
-    public = AttestedCredentialData.create(bytes(16), ident, coded)
-    flags = PRESENT_AND_VERIFIED | AuthenticatorData.FLAG.AT
-    data = AuthenticatorData.create(sha256(HOST.encode()).digest(), flags, 0, bytes(public))
-    made = {
-        "clientDataJSON": _client("webauthn.create", websafe_encode(b"challenge")),
-        "attestationObject": bytes(AttestationObject.create("none", data, {})),
-    }
-    WebAuthn.add(person, "Passkey", _credential(ident, made))
-    return Passkey(key, user_pk_to_url_str(person), ident)
+    passkey = Passkey.for_person(person)
+    stored = {"name": "Passkey", "credential": json.loads(passkey.made(websafe_encode(b"challenge")))}
+    Authenticator.objects.create(user=person, type="webauthn", data=stored)
+    return passkey
 
 
 def _client(kind: str, challenge: str) -> bytes:

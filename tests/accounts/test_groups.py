@@ -17,7 +17,7 @@ from accounts.models import May, PeopleGroup, User
 from audit.models import Entry
 from core.errors import ProductError
 from llm.models import Model, Provider, ToolServer
-from llm.models.workspace import version_now
+from workspace.models.version import version_now
 
 pytestmark = pytest.mark.django_db
 
@@ -207,7 +207,14 @@ def test_programs_make_change_and_delete_groups(admin_client: Client, client: Cl
     changed = call(admin_client, "PATCH", f"{made['id']}/", models=None, claim="sales").json()
     assert (changed["models"], changed["claim"], changed["may"]) == (None, "sales", ["share"])
     assert call(admin_client, "PATCH", f"{made['id']}/", members=[]).json()["members"] == []
-    for wrong in ({"may": ["fly"]}, {"members": [str(uuid4())]}, {"tools": ["no-such"]}, {"colour": "red"}):
+    many = {"managers": [str(olga.pk)] * 1_001}
+    for wrong in (
+        {"may": ["fly"]},
+        {"members": [str(uuid4())]},
+        {"tools": ["no-such"]},
+        {"colour": "red"},
+        many,
+    ):
         assert call(admin_client, "PATCH", f"{made['id']}/", **wrong).status_code == 400
     everyone = PeopleGroup.objects.get(everyone=True)
     refused = call(admin_client, "PATCH", f"{everyone.pk}/", name="All")

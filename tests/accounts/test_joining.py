@@ -15,14 +15,15 @@ from django.utils import timezone
 from accounts.access.authentication import Credential, holding
 from accounts.access.login import SIGNED_IN
 from accounts.mailing import addresses
-from accounts.models import ApiToken, Session, User, Workspace
+from accounts.models import ApiToken, Session, User
 from accounts.services import create_token, save_password
-from accounts.workspace import change
 from audit.models import Entry
 from core.errors import ProductError
 from tests.accounts.mail_server import MailServer, mailing
 from tests.accounts.openid_browser import browser
 from tests.conftest import PASSWORD
+from workspace.models import Workspace
+from workspace.services import change
 
 pytestmark = pytest.mark.django_db
 

@@ -1,7 +1,7 @@
 """Second factors: set up, asked for on every way in, required by the workspace, lost."""
 
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 from io import StringIO
 from random import SystemRandom
 from typing import Any
@@ -9,28 +9,34 @@ from uuid import uuid4
 
 import pytest
 from allauth.mfa.models import Authenticator
-from allauth.mfa.totp.internal.auth import generate_totp_secret
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
+from fido2.utils import websafe_encode
 from pytest_django.fixtures import Settings
 
 from accounts import people
 from accounts.access import login
 from accounts.access.authentication import Credential, holding
-from accounts.models import Session, User, Workspace
+from accounts.models import Session, User
 from accounts.second_factors import services
 from accounts.services import create_token
-from accounts.workspace import change
 from core.errors import ProductError
 from tests.accounts.factors import code_of, with_app
+from tests.accounts.software_passkey import Passkey, with_passkey
 from tests.conftest import PASSWORD
+from tests.product import free_port
+from workspace.models import Workspace
+from workspace.services import change
 
 pytestmark = pytest.mark.django_db
 
-PAGE, APP, SECOND = "/settings/second-factor/", "/settings/second-factor/app/", "/login/second/"
+PAGE, SECOND, PASSKEY = "/settings/second-factor/", "/login/second/", "/login/passkey/"
+APP, PASSKEYS, CODES = f"{PAGE}app/", f"{PAGE}passkeys/", f"{PAGE}codes/"
+SCRIPT = {"Accept": "application/json"}
+NO_PASSKEYS = ["", "{}", "[]", "null", "nonsense", "[" * 15_000, '{"response": {"userHandle": "AAAA"}}', '{"id": 1}']
 _random = SystemRandom()
 
 
@@ -75,7 +81,7 @@ def test_the_password_is_followed_by_the_code_which_is_taken_once(olga: User) ->
     assert answer["Location"] == SECOND and not signed_in(here)
     assert "Code of your app" in here.get(SECOND).content.decode()
     code = code_of(secret)
-    assert here.post(SECOND, {"code": f"{code[:3]} {code[3:]}"})["Location"] == "/files/"
+    assert here.post(SECOND, {"code": f"{code[:3]}-{code[3:]} "})["Location"] == "/files/"
     assert signed_in(here)
     again, _ = sign_in(olga)
     answer = again.post(SECOND, {"code": code})
@@ -94,10 +100,18 @@ def test_a_recovery_code_signs_in_once(olga: User) -> None:
     assert len(set(codes)) == 10
     assert services.takes_code(user=olga, code=codes[3])
     assert not services.takes_code(user=olga, code=codes[3])
-    assert services.codes_left(olga) == 9
-    new = services.make_codes(user=olga)
+    assert len(services.recovery_codes(olga) or []) == 9
+
+
+def test_new_recovery_codes_end_those_of_before_and_are_shown_once(olga: User) -> None:
+    secret, codes = with_app(olga)
+    here, _ = sign_in(olga)
+    here.post(SECOND, {"code": code_of(secret)})
+    shown = here.post(CODES).context["codes"].split()
+    assert len(set(shown) - set(codes)) == 10
+    assert not any(code in here.get(PAGE).content.decode() for code in shown)
     assert not services.takes_code(user=olga, code=codes[4])
-    assert services.takes_code(user=olga, code=new[4])
+    assert services.takes_code(user=olga, code=shown[4])
 
 
 def test_the_admin_asks_for_it_too(olga: User) -> None:
@@ -188,11 +202,12 @@ def test_codes_are_not_guessed_from_many_addresses(olga: User, settings: Setting
     assert here.post(SECOND, {"code": recovery[1]}).status_code == 429 and not signed_in(here)
 
 
-@pytest.mark.parametrize("sent", ["", "{}", "[]", "nonsense", '{"response": {"userHandle": "AAAA"}}', '{"id": 1}'])
+@pytest.mark.parametrize("sent", NO_PASSKEYS)
 def test_what_is_no_passkey_signs_nobody_in(sent: str) -> None:
     here = browser()
-    assert here.post("/login/passkey/options/").json()["userVerification"] == "required"
-    answer = here.post("/login/passkey/", {"credential": sent, "next": "/files/"}, follow=True)
+    challenge = here.get(PASSKEY, headers=SCRIPT).json()["request_options"]["publicKey"]
+    assert challenge["userVerification"] == "required"
+    answer = here.post(PASSKEY, {"credential": sent, "next": "/files/"}, follow=True)
     assert answer.redirect_chain == [("/login/?next=%2Ffiles%2F&refused=passkey_refused", 302)]
     assert "The passkey was not taken" in answer.content.decode() and not signed_in(here)
 
@@ -208,13 +223,18 @@ def test_an_app_is_set_up_with_the_code_that_it_shows(olga: User) -> None:
     secret = begun["secret"].replace(" ", "")
     wrong = here.post(APP, {"code": "12"})
     assert wrong.status_code == 422 and wrong.context["begun"]["secret"] == begun["secret"]
-    answer = here.post(APP, {"code": code_of(secret)})
+    code = code_of(secret)
+    answer = here.post(APP, {"code": f"{code[:3]}-{code[3:]}"})
     shown = answer.content.decode()
+    assert "messages" not in answer.cookies  # which the admin would show
     assert all(code in shown for code in answer.context["codes"].split())
     assert signed_in(here) and not signed_in(elsewhere)
     kept = Authenticator.objects.get(user=olga, type="totp").data
     assert secret not in str(kept)
-    refused("app_is_set_up", lambda: services.add_app(user=olga, secret=secret, code=code_of(secret), session=None))
+    assert here.get(APP)["Location"] == here.post(APP, {"code": code})["Location"] == PAGE
+    refused("app_is_set_up", lambda: with_app(olga))
+    there, _ = sign_in(olga)  # the code that has set it up is used
+    assert there.post(SECOND, {"code": code}).status_code == 422
     assert here.get(PAGE).context["codes_left"] == 10
 
 
@@ -226,7 +246,8 @@ def test_with_the_last_one_the_recovery_codes_go_and_other_browsers_are_signed_o
     here.post(f"{PAGE}{row.pk}/remove/")
     assert not Authenticator.objects.filter(user=olga).exists()
     assert signed_in(here)
-    refused("no_second_factor", lambda: services.make_codes(user=olga))
+    answer = here.post(CODES)
+    assert answer.status_code == 409 and "Set up an app or a passkey first" in answer.content.decode()
 
 
 def test_nobody_removes_somebody_elses(olga: User) -> None:
@@ -241,7 +262,7 @@ def test_nobody_removes_somebody_elses(olga: User) -> None:
 # A fresh sign-in
 
 
-@pytest.mark.parametrize("address", [APP, "/export/"])
+@pytest.mark.parametrize("address", [APP, PASSKEYS, "/export/"])
 def test_a_sensitive_page_asks_who_signed_in_long_ago_to_do_it_again(
     olga: User, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +272,7 @@ def test_a_sensitive_page_asks_who_signed_in_long_ago_to_do_it_again(
     asked = here.get(address)["Location"]
     assert asked == f"/login/again/?next={address.replace('/', '%2F')}"
     assert here.get("/api/v1/export/").json()["code"] == "fresh_sign_in_needed"
+    assert here.get(address, headers={"HX-Request": "true"}).status_code == 403  # a script is not led away
     _, token = create_token(user=olga, name="backup")
     with_token = Client(headers={"Authorization": f"Bearer {token}"}).get("/api/v1/export/")
     assert with_token.status_code == 200
@@ -371,17 +393,88 @@ def test_codes_of_a_secret_that_cannot_be_read_are_not_taken(olga: User, setting
     assert "Ask an administrator" in here.post(SECOND, {"code": code_of("")}).content.decode()
 
 
+def test_a_passkey_is_made_for_the_device_to_find_and_signs_in_again(olga: User) -> None:
+    here, _ = sign_in(olga)
+    challenge = here.get(PASSKEYS, headers=SCRIPT, secure=True).json()["creation_options"]["publicKey"]
+    chosen = challenge["authenticatorSelection"]
+    assert (chosen["residentKey"], chosen["userVerification"]) == ("required", "required")
+    passkey = Passkey.for_person(olga)
+    answer = here.post(PASSKEYS, {"name": "x" * 200, "credential": passkey.made(challenge["challenge"])}, secure=True)
+    assert answer.context["made"] == "passkey" and len(answer.context["codes"].split()) == 10
+    [row] = services.factors_of(olga)
+    assert row.data["name"] == "x" * 100
+    for who in (here, browser()):  # again, and anew
+        asked = who.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
+        sent = {"credential": passkey.signed(asked["challenge"]), "next": "/files/"}
+        assert who.post(PASSKEY, sent, secure=True)["Location"] == "/files/"
+        assert signed_in(who)
+    assert Authenticator.objects.get(pk=row.pk).last_used_at
+
+
+def test_whose_passkey_it_is_counts(olga: User) -> None:
+    other = User.objects.create_user(uuid4().hex, password=PASSWORD)
+    mine, theirs = with_passkey(olga), with_passkey(other)
+
+    def sent(here: Client, passkey: Passkey, to: str) -> Any:
+        asked = here.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
+        return here.post(to, {"credential": passkey.signed(asked["challenge"])}, secure=True)
+
+    here, answer = sign_in(olga)
+    assert answer["Location"] == SECOND
+    assert here.get(SECOND).context["passkeys"] == websafe_encode(mine.ident)
+    answer = sent(here, theirs, SECOND)
+    assert answer.status_code == 422 and "The passkey was not taken" in answer.content.decode()
+    forged = replace(mine, key=theirs.key)
+    assert sent(here, forged, SECOND).status_code == 422 and not signed_in(here)
+    assert sent(here, mine, SECOND)["Location"] == "/" and signed_in(here)
+    assert "refused=passkey_refused" in sent(here, theirs, PASSKEY)["Location"]  # again, as somebody else
+    User.objects.filter(pk=other.pk).update(is_active=False)
+    assert "refused=passkey_refused" in sent(browser(), theirs, PASSKEY)["Location"]
+
+
 def test_many_passkeys_are_too_many(olga: User) -> None:
-    rows = [Authenticator(user=olga, type="webauthn", data={"name": "x"}) for _ in range(services.MOST_PASSKEYS)]
-    Authenticator.objects.bulk_create(rows)
-    add = partial(services.add_passkey, user=olga, name="x", credential={}, session=None)
-    refused("too_many_passkeys", add)
+    here, _ = sign_in(olga)
+    challenge = here.get(PASSKEYS, headers=SCRIPT, secure=True).json()["creation_options"]["publicKey"]["challenge"]
+    passkey = with_passkey(olga)
+    for _ in range(services.MOST_PASSKEYS - 1):
+        with_passkey(olga)
+    answer = here.post(PASSKEYS, {"credential": passkey.made(challenge)}, secure=True)
+    assert answer.status_code == 409 and "You have 20 passkeys" in answer.content.decode()
+    assert len(services.factors_of(olga)) == services.MOST_PASSKEYS
+
+
+def test_with_redis_away_factors_are_set_up_and_sign_in(olga: User, settings: Settings) -> None:
+    away = f"redis://127.0.0.1:{free_port()}/0"
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": away}}
+    here, _ = sign_in(olga)
+    secret = here.get(APP).context["begun"]["secret"].replace(" ", "")
+    recovery = here.post(APP, {"code": code_of(secret)}).context["codes"].split()
+    passkey = with_passkey(olga)
+    for sent in ({"code": code_of(secret, 1)}, {"code": recovery[0]}):
+        there, _ = sign_in(olga)
+        assert there.post(SECOND, sent)["Location"] == "/" and signed_in(there)
+        again, _ = sign_in(olga)
+        assert again.post(SECOND, sent).status_code == 422  # taken once, nevertheless
+    there = browser()
+    asked = there.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
+    there.post(PASSKEY, {"credential": passkey.signed(asked["challenge"])}, secure=True)
+    assert signed_in(there)
+
+
+@pytest.mark.parametrize("sent", NO_PASSKEYS)
+def test_what_is_no_passkey_is_not_added(sent: str, olga: User) -> None:
+    here, _ = sign_in(olga)
+    here.get(PASSKEYS, headers=SCRIPT)
+    answer = here.post(PASSKEYS, {"credential": sent})
+    assert answer.status_code == 403 and "The passkey was not taken" in answer.content.decode()
+    assert not services.factors_of(olga)
 
 
 def test_a_wrong_code_sets_nothing_up(olga: User) -> None:
-    secret = generate_totp_secret()
-    add = {"secret": secret, "code": code_of(secret, 5), "session": None}
-    refused("wrong_code", lambda: services.add_app(user=olga, **add))
+    here, _ = sign_in(olga)
+    secret = here.get(APP).context["begun"]["secret"].replace(" ", "")
+    answer = here.post(APP, {"code": code_of(secret, 5)})
+    assert answer.status_code == 422 and "Check the clock of your phone" in answer.content.decode()
     assert not Authenticator.objects.filter(user=olga).exists()
 
 

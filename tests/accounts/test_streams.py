@@ -24,8 +24,8 @@ from chat.turns.services import stop_turn
 from tests.accounts.openid_browser import row_of, sign_in
 from tests.accounts.openid_provider import providing
 from tests.application import Application
-from tests.chat.ag_ui import run_input
 from tests.conftest import Person
+from tests.contrib.ag_ui.client import run_input
 from tests.product import until
 from tests.sockets import Socket, open_socket
 

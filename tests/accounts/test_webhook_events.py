@@ -9,15 +9,15 @@ from django.utils import timezone
 from accounts.models import Webhook
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
-from chat.models import Run
 from files.ingest import MAX_READS
 from files.models import File
 from files.tasks import sweep_files
 from llm.models import Model
 from llm.tokens import count
+from projects.planner.models import Run
 from tests.accounts.receiver import Receiver
 from tests.accounts.webhooks import is_signed_with
-from tests.chat.working import tool_model
+from tests.chat.runs.working import tool_model
 from tests.conftest import Person
 from tests.product import Caller, until
 

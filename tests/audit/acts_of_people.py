@@ -1,22 +1,20 @@
 """What olga does at her pages, and the administrator with a token."""
 
 from allauth.mfa.models import Authenticator
-from allauth.mfa.totp.internal.auth import generate_totp_secret
 from django.test import Client
 from django.urls import reverse
 
 from accounts import people
 from accounts.models import OpenIDIdentity, User
-from accounts.second_factors.services import add_app, make_codes
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from audit.models import Entry
 from chat.conversations.sharing import Terms, share
-from chat.models import Reading
+from chat.readings.models import Reading
 from personas.models import Persona
 from personas.sharing import services as personas
 from projects import members as projects
-from tests.accounts.factors import code_of
+from tests.accounts.factors import code_of, with_app
 from tests.accounts.openid_browser import row_of, sign_in
 from tests.accounts.openid_provider import providing
 from tests.audit.acts import page, program
@@ -57,11 +55,9 @@ def _(w: World) -> None:
     w.post(link, {"new_password1": SECRET, "new_password2": SECRET}, who=Client(REMOTE_ADDR=AGENT))
 
 
-def app_of(w: World) -> str:
-    """The secret of an app that olga has set up just now."""
-    secret: str = generate_totp_secret()
-    add_app(user=w.olga, secret=secret, code=code_of(secret), session=w.page.session.session_key)
-    return secret
+def app_of(w: World) -> list[str]:
+    """Sets up an app of olga's. Returns her recovery codes."""
+    return with_app(w.olga, w.page.session.session_key)[1]
 
 
 def second_step(w: World, code: str) -> None:
@@ -86,8 +82,7 @@ def _(w: World) -> None:
 
 @page("second_factor.code_used")
 def _(w: World) -> None:
-    app_of(w)
-    second_step(w, make_codes(user=w.olga)[0])
+    second_step(w, app_of(w)[0])
 
 
 @page("second_factor.refused")

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from allauth.mfa.totp.internal.auth import generate_totp_secret
 from django.contrib.auth.models import Group
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import call_command
@@ -14,7 +13,6 @@ from django.utils import timezone
 
 from accounts.groups.services import follow_claims, save_group
 from accounts.models import Limit, OpenIDProvider, PeopleGroup, User
-from accounts.second_factors.services import add_app
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from audit.models import Entry
@@ -27,7 +25,7 @@ from llm.tools.services import store_tool_server, store_web_access
 from personas.models import BudgetProfile, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
 from projects import services as projects
-from tests.accounts.factors import code_of
+from tests.accounts.factors import with_app
 from tests.audit.acts import act, program, staff
 from tests.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
 
@@ -60,8 +58,7 @@ def _(w: World) -> None:
 
 @staff("second_factor.reset")
 def _(w: World) -> None:
-    secret = generate_totp_secret()
-    add_app(user=w.olga, secret=secret, code=code_of(secret), session=None)
+    with_app(w.olga)
     w.manage("accounts_user_reset_second_factors", w.olga)
 
 

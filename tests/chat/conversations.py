@@ -6,7 +6,8 @@ from datetime import timedelta
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models import Conversation, Message, Reading, SummaryJob, Turn
+from chat.models import Conversation, Message, SummaryJob, Turn
+from chat.readings.models import Reading
 from personas.models import Persona
 from tests.product import Product
 

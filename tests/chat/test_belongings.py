@@ -5,10 +5,11 @@ import json
 import zipfile
 
 from files.models import File
-from personas.models import Persona, SavedPrompt
+from personas.models import Persona
 from projects.models import Project, ProjectFile
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
+from projects.saved_prompts.models import SavedPrompt
 from tests.application import Application
 from tests.chat.documents import asked, upload
 from tests.conftest import Person

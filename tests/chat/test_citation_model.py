@@ -8,17 +8,18 @@ from uuid import UUID, uuid4
 import pytest
 from django.test import Client
 
-from accounts import workspace
-from accounts.models import Workspace
 from chat.citations.judging import asked, combined, read
 from chat.citations.services import Check
-from chat.models import Conversation, ModelCall
+from chat.ledger.models import ModelCall
+from chat.models import Conversation
 from core.errors import ModelError
 from llm.models import Model
 from tests.application import Application
 from tests.chat.citing import ANSWER, SEARCH, ask
 from tests.conftest import Person
 from tests.llm.raw_server import RawServer, always, answer
+from workspace import services as workspace
+from workspace.models import Workspace
 
 SENTENCES = [{"sentence": "A box holds twelve.", "evidence": "A box holds nine."}, {"sentence": "B.", "evidence": "B."}]
 

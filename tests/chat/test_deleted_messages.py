@@ -8,9 +8,9 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.conversations.erasing import erase, erase_messages
+from chat.lab.planning import stored_turns
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.tree import newest_leaf
-from chat.replay.planning import stored_turns
 from chat.tools.files import Scope
 from files.models import File
 from tests.chat.conversations import past

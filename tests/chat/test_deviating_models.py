@@ -17,6 +17,7 @@ from llm import model_facts
 from llm.models import Model, Provider
 from llm.services import learn_fact, save_model
 from tests.application import Application
+from tests.chat.conversations import past
 from tests.chat.test_reasoning_state import place_of
 from tests.conftest import Person
 from tests.product import until
@@ -356,3 +357,11 @@ def test_the_words_of_an_unknown_end_survive_an_empty_answer(application: Applic
     assert (turn["status"], turn["error"]["code"]) == ("failed", "empty_answer")
     assert "“MALFORMED”" in turn["error"]["detail"]
     assert Turn.objects.get(pk=turn["id"]).finish_reason == ""
+
+
+@pytest.mark.django_db
+def test_an_export_tells_reasoning_of_old_answers_from_the_answer() -> None:
+    parts = [{"type": "text", "text": "<think>SECRET</think>\n\nThe answer."}]
+    conversation = past(User.objects.create_user("exporter"), 1, parts=parts)
+    answer = json.loads(export(conversation, "json"))["messages"][1]
+    assert answer["parts"] == [{"type": "reasoning", "text": "SECRET"}, {"type": "text", "text": "The answer."}]

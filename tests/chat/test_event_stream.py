@@ -33,8 +33,8 @@ from chat.turns.submit import submit as begin
 from core.background import TURNS, streams_of_loop, submit
 from llm.types.model_call import TextDelta
 from tests.application import Application
-from tests.chat.ag_ui import run_input
 from tests.conftest import Person
+from tests.contrib.ag_ui.client import run_input
 from tests.product import WAIT, free_port
 
 

@@ -14,7 +14,8 @@ from django.utils.translation import override
 
 from accounts.models import PeopleGroup
 from chat.conversations import titles
-from chat.models import Message, ModelCall, StepReasoning, Summary, SummaryJob, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Message, StepReasoning, Summary, SummaryJob, Turn
 from chat.summaries.services import summarise_now
 from core.background import submit
 from core.errors import ModelError

@@ -10,7 +10,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import Limit, User
 from chat.conversations.services import create_conversation
-from chat.models import Conversation, Message, NextMessage, Run, Turn
+from chat.models import Conversation, Message, NextMessage, Turn
 from chat.models.queries import place_in_line
 from chat.sending.services import queue, send, send_kept
 from chat.turns.line import first_in_line
@@ -19,6 +19,7 @@ from chat.turns.store import stale
 from chat.turns.submit import Ask, regenerate
 from core.errors import ProductError
 from llm.models import Model, Provider
+from projects.planner.models import Run
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create
 from tests.application import Application

@@ -79,8 +79,10 @@ def test_a_file_that_is_only_named_is_listed_and_found_by_the_models_search(
     assert listing(planned(person, place, model)) == ""
     fill_window(person, place, model)
     text = listing(planned(person, place, model))
-    assert text.startswith("These files of the conversation can be reached by search; their text is not shown here:\n")
-    assert f"- contract.txt (id {contract['id']}, " in text
+    assert text.startswith(
+        "These files of the conversation are not shown here. Search them, or read them by their number:\n"
+    )
+    assert "- 1: contract.txt (" in text and contract["id"] not in text
     [source] = [each for each in planned(person, place, model)["sources"] if each["kind"] == "file"]
     assert (source["title"], source["state"]) == ("contract.txt", "stubbed")
     named = [each["text"] for each in planned(person, place, model)["messages"] if each["section"] == "file"]
@@ -103,7 +105,7 @@ def test_a_file_whose_turn_was_summarised_is_listed(
     )  # fmt: skip
     asked(person, place, "Anything else?", models=[str(model.pk)])
     plan = planned(person, place, model)
-    assert plan["summary"] and contract["id"] in listing(plan)
+    assert plan["summary"] and "contract.txt" in listing(plan)
 
 
 def test_a_file_of_another_branch_is_not_listed(
@@ -132,7 +134,7 @@ def test_a_model_without_tools_gets_the_passages_that_its_question_finds(
         each for each in sent(application, mark) if "of the conversation are not shown whole" in each["content"]
     ]
     names, _, found = message["content"].partition(f"\n\n{PREFIX}\n")
-    assert contract["id"] in names and "by search" not in names
+    assert "- 1: contract.txt" in names and "by search" not in names
     [document] = json.loads(found)["documents"]
     assert document["document"] == 1 and CLAUSE in document["contents"]
     report = person.caller.get(f"turns/{turn['id']}/report/")
@@ -177,7 +179,7 @@ def test_the_newest_files_stand_first_and_the_list_takes_a_tenth_of_the_room(
     place = begun(person, model, *files)
     fill_window(person, place, model)
     alone = planned(person, place, model, "x")["sections"]["system"]
-    plan = planned(person, place, model, "word " * (1_850 - alone))
+    plan = planned(person, place, model, "word " * (1_920 - alone))
     lines = listing(plan).splitlines()[1:]
     assert "note-7.txt" in lines[0] and "note-6.txt" in lines[1]
     assert lines[-1] == f"- and {8 - (len(lines) - 1)} more files"
@@ -191,7 +193,7 @@ def test_the_list_never_takes_the_room_of_the_question(
     place = begun(person, model, contract)
     fill_window(person, place, model)
     plan = planned(person, place, model)
-    assert contract["id"] in listing(plan)
+    assert "contract.txt" in listing(plan)
     alone = sum(plan["sections"][name] for name in ("system", "current"))
     for spare in (0, 1, 20, 40, 200):
         plan = planned(person, place, model, "word " * (plan["limit"] - alone - spare))
@@ -204,8 +206,7 @@ def test_a_picture_out_of_sight_is_named_as_what_only_attaching_shows_again(
     model = model_of(scripted_model_row, tools=True, vision=True)
     place = begun(person, model, upload(person, "teal.png", picture()))
     fill_window(person, place, model)
-    assert "- teal.png (id " in listing(planned(person, place, model))
-    assert "an image; it can be seen only when it is attached again" in listing(planned(person, place, model))
+    assert "- teal.png (an image" in listing(planned(person, place, model))
 
 
 def test_what_is_listed_stays_as_it_is_through_a_turn_whose_reasoning_is_bound_to_it(

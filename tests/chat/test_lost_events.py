@@ -13,8 +13,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from accounts.models import User
-from chat.ag_ui.translation import Head as Run
-from chat.ag_ui.translation import Translation
 from chat.conversations.services import create_conversation
 from chat.models import Turn
 from chat.models.queries import claim
@@ -26,6 +24,8 @@ from chat.turns.emitter import Answer, answer_of
 from chat.turns.store import INTERRUPTED, Ending, Outcome, Progress, last_event
 from chat.turns.submit import Ask
 from chat.turns.submit import submit as begin
+from contrib.ag_ui.translation import Head as Run
+from contrib.ag_ui.translation import Translation
 from core.background import TURNS, on_database, streams_of_loop, submit
 from core.sentences import Sentence
 from llm.types.model_call import (
@@ -41,7 +41,7 @@ from llm.types.model_call import (
     ToolRunStarted,
     Usage,
 )
-from tests.chat.ag_ui import messages, problems
+from tests.contrib.ag_ui.client import messages, problems
 from tests.product import WAIT
 
 LOOK = ToolCall("c", "look", '{"at": "sea"}')

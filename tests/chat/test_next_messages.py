@@ -12,12 +12,12 @@ from django.utils import timezone
 
 from chat.background import schedule
 from chat.background.tasks import sweep_turns
-from chat.conversations.branches import CONTINUE
 from chat.models import Conversation, Message, NextMessage, Turn
 from chat.sending import resuming
 from chat.sending import services as sending
 from core import background
 from llm.models import Model
+from personas.texts import TEXTS
 from tests.application import Application
 from tests.chat.conversations import kill_worker, past
 from tests.chat.documents import upload
@@ -228,7 +228,7 @@ def test_a_worker_killed_before_an_interrupted_answer_goes_on_is_made_up_for_onc
     Turn.objects.filter(pk=turn.pk).update(finished=timezone.now() - timedelta(seconds=20))
     assert place.pk in resuming.due()
     sweep_turns()
-    assert asked(person.caller, str(place.pk), 2)[1] == CONTINUE
+    assert asked(person.caller, str(place.pk), 2)[1] == TEXTS["continue"].built_in
     assert place.pk not in resuming.due()
 
 

@@ -12,10 +12,10 @@ from openai import APITimeoutError, OpenAI
 from chat.models import Conversation, Turn
 from llm.models import Model
 from personas.models import Persona
+from readers.tests.samples import image
 from tests.application import Application
 from tests.chat.openai_clients import WEATHER, asked, client_of, posted, turn_of
 from tests.conftest import Person
-from tests.files.samples import image
 
 
 def test_an_answer_comes_whole_with_its_usage(openai_client: OpenAI) -> None:

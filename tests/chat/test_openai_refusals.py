@@ -1,9 +1,10 @@
 """What OpenAI's protocol names, embeds and refuses, and what is kept of its requests."""
 
+import asyncio
 import base64
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import numpy as np
 import openai
@@ -17,13 +18,15 @@ from accounts.models import User
 from accounts.services import create_token
 from chat.background.tasks import forget_requests
 from chat.models import Conversation
+from chat.openai_api.embedding import MOST_WAITING, PersonalCalls
+from core.errors import ProductError
 from files.models import File
 from llm.models import Model
 from personas.models import Persona
+from readers.tests.samples import image
 from tests.application import Application
 from tests.chat.openai_clients import WEATHER, asked, client_of, posted
 from tests.conftest import Person
-from tests.files.samples import image
 
 
 def refusal(person: Person, **body: Any) -> tuple[int, dict[str, Any]]:
@@ -258,3 +261,29 @@ def test_old_requests_are_forgotten_with_their_images_and_nothing_else(
     assert sorted(mine.values_list("title", flat=True)) == ["A conversation", "Still new"]
     assert [file.name for file in File.objects.owned_by(person.user)] == ["mine.png"]
     eye.delete()
+
+
+async def test_a_person_embeds_one_call_at_a_time_and_few_of_theirs_wait() -> None:
+    calls, alice, bob = PersonalCalls(), uuid4(), uuid4()
+    order: list[str] = []
+    go_on = asyncio.Event()
+
+    async def call(person: UUID, name: str) -> None:
+        async with calls.turn(person):
+            order.append(name)
+            await go_on.wait()
+            order.append(f"{name} ended")
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(1 + MOST_WAITING):
+            group.create_task(call(alice, f"{number}"))
+        await asyncio.sleep(0)
+        group.create_task(call(bob, "bob"))
+        await asyncio.sleep(0)
+        assert order == ["0", "bob"]
+        with pytest.raises(ProductError) as refused:
+            await call(alice, "refused")
+        assert (refused.value.code, refused.value.status) == ("too_many_embeddings", 429)
+        go_on.set()
+    of_alice = [name for name in order if "bob" not in name]
+    assert of_alice == [name for number in range(1 + MOST_WAITING) for name in (f"{number}", f"{number} ended")]

@@ -6,17 +6,17 @@ from uuid import uuid4
 
 import pytest
 
-from accounts import workspace
-from accounts.models import Workspace
-from chat.models import ModelCall
+from chat.ledger.models import ModelCall
 from core.errors import ProductError
 from files import services
 from files.models import File, FileText
 from llm.models import Model, Provider
+from readers.tests.test_scans import scanned
 from tests.application import Application
 from tests.conftest import Person
 from tests.files.stored import settled, upload
-from tests.files.test_scans import scanned
+from workspace import services as workspace
+from workspace.models import Workspace
 
 WRITTEN = "# Minutes\n\nTwelve ducks on the lake."
 

@@ -13,7 +13,6 @@ from django.urls import reverse
 from openai import OpenAI
 
 from accounts.services import change_preferences
-from accounts.workspace import change
 from chat.models import Conversation, ToolPermission
 from chat.tools.permission import ASKS, NOBODY, RUNS, Gate, Verdict
 from core.net.url_safety import Refused
@@ -22,6 +21,7 @@ from personas.models import Persona
 from tests.application import Application
 from tests.chat.tool_servers import Diary
 from tests.conftest import Person
+from workspace.services import change
 
 CLOSED = "127.0.0.1 is not on the public internet, so it is not opened."  # what is said of a call that has run
 REFUSED = "The user did not allow this call."

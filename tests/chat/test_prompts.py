@@ -47,9 +47,9 @@ def test_the_persona_stands_above_the_newest_question_and_the_reminder_last(
     person.caller.ended(person.caller.ask("Where to, captain?", None, str(conversation.pk))["id"])
     messages = sent(application, "Where to, captain?")
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "user", "user"]
-    assert messages[3]["content"] == "Answer as a pirate."
+    assert messages[3]["content"] == f"# Persona “{persona.name}”\nAnswer as a pirate."
     assert messages[4]["content"] == "Where to, captain?"
-    assert messages[5]["content"] == "Be brief, always."
+    assert messages[5]["content"].endswith(":\nBe brief, always.")
     assert re.search(r"\nToday is \w+day, \d{4}-\d\d-\d\d\.$", messages[0]["content"])
 
 
@@ -125,7 +125,7 @@ def test_a_draft_that_is_too_long_says_so_before_and_keeps_the_message_after(
     turn = person.caller.post(f"{path}/turns/", {"text": text, "models": [str(model.pk)]})["turns"][0]
     failed = person.caller.ended(turn["id"])
     assert failed["status"] == "failed" and failed["error"]["code"] == "context_too_long"
-    assert person.caller.get(f"messages/{failed['user_message']}/")["text"] == text.strip()
+    assert person.caller.get(f"messages/{failed['user_message']}/")["text"] == text
 
 
 def test_a_question_that_was_too_long_to_be_sent_does_not_hide_what_came_before_it(

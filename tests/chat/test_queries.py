@@ -9,28 +9,21 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models import (
-    Attachment,
-    Conversation,
-    LastPrompt,
-    Mention,
-    Message,
-    ModelCall,
-    NextMessage,
-    Run,
-    SummaryJob,
-    Turn,
-)
-from chat.models.queries import Following, branch, claim, end, following, lock, record, settle, standing, store
+from chat.ledger.models import ModelCall
+from chat.ledger.recording import record_calls
+from chat.models import Attachment, Conversation, LastPrompt, Mention, Message, NextMessage, SummaryJob, Turn
+from chat.models.queries import Following, branch, claim, end, following, lock, settle, standing, store
 from files.models import File
-from llm.models import Model, Provider, WorkspaceVersion
+from llm.models import Model, Provider
 from personas.models import Persona, Reminder
-from projects.models.task import Task
+from projects.planner.models import Run
+from projects.planner.models.task import Task
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from scripts.turn_times import listening, settled, timed
 from tests.application import Application
 from tests.conftest import Person
+from workspace.models import WorkspaceVersion
 
 
 @pytest.fixture
@@ -267,9 +260,11 @@ def test_what_was_asked_last_takes_the_place_of_what_was_before(owner: User, mod
     place, fallback = turn.conversation, model.fallback
     assert fallback is not None
     call = {"model_name": "m", "provider_name": "p", "purpose": "answer", "turn": turn, "input": 5, "output": 2}
-    record([ModelCall(**call), ModelCall(**call, number=2)], [LastPrompt(conversation=place, model=model, prompt=1)])
-    record([], [LastPrompt(conversation=place, model=each, prompt=2) for each in (model, fallback)])
-    record([], [])
+    record_calls(
+        [ModelCall(**call), ModelCall(**call, number=2)], [LastPrompt(conversation=place, model=model, prompt=1)]
+    )
+    record_calls([], [LastPrompt(conversation=place, model=each, prompt=2) for each in (model, fallback)])
+    record_calls([], [])
     assert list(ModelCall.objects.filter(turn=turn).order_by("number").values_list("number", "input")) == [
         (1, 5),
         (2, 5),

@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from chat.models import Message, ModelCall, StepReasoning, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Message, StepReasoning, Turn
 from llm.models import Model, Provider
 from tests.application import Application
 from tests.chat.openai_clients import WEATHER, asked

@@ -6,8 +6,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from chat.conversations.branches import CONTINUE
-from chat.models import ModelCall, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Turn
+from personas.texts import TEXTS
 from tests.chat.books import book, heading, notes, small_model
 from tests.chat.conversations import kill_worker
 from tests.chat.documents import upload
@@ -69,7 +70,7 @@ def went_on(caller: Caller, turn: dict[str, str]) -> str:
     def look() -> str:
         turns = Turn.objects.filter(conversation=UUID(turn["conversation"]))
         newest = turns.select_related("user_message").latest("pk")
-        return str(newest.pk) if newest.user_message.text == CONTINUE else ""
+        return str(newest.pk) if newest.user_message.text == TEXTS["continue"].built_in else ""
 
     return str(until(look, "the interrupted answer goes on"))
 

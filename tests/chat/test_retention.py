@@ -10,16 +10,16 @@ from django.utils import timezone
 
 from accounts.models import User
 from accounts.services import delete_user
-from accounts.workspace import change
 from audit.models import Entry
 from chat.conversations.erasing import erase_due, erase_old, hold
 from chat.conversations.services import delete_conversation
 from chat.models import Attachment, Conversation
 from chat.openai_api.create_turn import forget_old
-from config.workspace.erasing import erase_person
 from core.errors import ProductError
 from files.models import File
 from tests.chat.conversations import past
+from workspace.administration.erasing import erase_person
+from workspace.services import change
 
 pytestmark = pytest.mark.django_db
 DAYS = 30

@@ -26,16 +26,17 @@ from core.errors import ProductError
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import Persona, PersonaShare
 from personas.services import model_for
-from projects.models import Membership, Project, Task
+from projects.models import Membership, Project
+from projects.planner.models import Task
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from tests.accounts.openid_browser import row_of, sign_in
 from tests.accounts.openid_provider import providing
 from tests.application import Application
-from tests.chat import ag_ui
 from tests.chat.conversations import past
 from tests.chat.openai_clients import posted
 from tests.conftest import Person
+from tests.contrib.ag_ui import client as ag_ui
 from tests.sockets import open_socket
 
 database = pytest.mark.django_db
@@ -361,7 +362,7 @@ def test_a_group_of_the_provider_gained_and_lost_counts_for_what_is_open_already
     application: Application, person: Person, restored: None
 ) -> None:
     """A socket that was opened before may use what the group gives, and its answer, there and in a stream, ends when
-    the next sign-in takes the group away. How soon: `scripts.bench shares`."""
+    the next sign-in takes the group away. How soon: `contrib.bench shares`."""
     PeopleGroup.objects.filter(everyone=True).update(all_models=False)
     group = save_group(user=None, group=None, fields={"name": uuid4().hex, "claim": "sales", "all_models": True})
     said = f"Write\nscript: {json.dumps({'text': 'word ' * 4000, 'interval': 0.05})}"

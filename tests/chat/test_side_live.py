@@ -19,7 +19,7 @@ from chat.models import Conversation
 from core import background
 from llm.models import Model
 from tests.application import Application
-from tests.chat.working import DONE, script, tool_model, with_items, work
+from tests.chat.runs.working import DONE, script, tool_model, with_items, work
 from tests.conftest import Person
 from tests.product import WAIT, until
 from tests.sockets import Socket, open_socket, socket_of

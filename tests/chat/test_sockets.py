@@ -89,6 +89,15 @@ def test_a_bad_frame_closes_the_socket_with_4400(application: Application, perso
         assert socket.close_code() == 4400
 
 
+def test_a_frame_of_too_many_values_is_an_error_and_not_the_end(application: Application, person: Person) -> None:
+    with socket_of(application, person) as socket:
+        socket.connection.send(f'{{"type": "ping", "id": 1, "x": [{"{}," * 150_000}0]}}')
+        error = socket.receive()
+        assert (error["type"], error["id"], error["code"]) == ("ERROR", None, "too_many_values")
+        socket.send("ping", id=2, text="{},[]," * 50_000)
+        assert socket.receive() == {"type": "ACK", "id": 2}
+
+
 def test_bytes_close_the_socket_with_4400(application: Application, person: Person) -> None:
     with socket_of(application, person) as socket:
         socket.connection.send(b"\x00\x01")

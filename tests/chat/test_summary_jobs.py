@@ -16,7 +16,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from chat.background.tasks import sweep_turns
-from chat.models import Conversation, Message, ModelCall, Summary, SummaryJob, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import idle, interrupt, state_of
 from chat.models.tree import rows_between
 from chat.summaries import due

@@ -141,6 +141,9 @@ def test_several_are_changed_at_once_or_none(person: Person, stranger: Person) -
         ({"conversations": [one], "project": str(hidden.pk)}, "invalid"),
         ({"conversations": [one], "tag": [","]}, "bad_tag"),
         ({"conversations": [one] * 501, "archived": True}, "invalid"),
+        ({"conversations": [one], "tag": [str(number) for number in range(21)]}, "too_many_tags"),
+        ({"conversations": [one], "untag": ["x"] * 101}, "invalid"),
+        ({"conversations": [one], "tag": ["x" * 201]}, "invalid"),
     ]:
         assert caller.http.post("conversations/chosen/", json=body).json()["code"] == code
     assert not Conversation.objects.filter(pk__in=[one, two, foreign], archived=True).exists()

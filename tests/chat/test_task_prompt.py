@@ -18,6 +18,7 @@ from chat.models.queries import claim
 from chat.prompts.turn_context import tasks_of_turn
 from chat.rendering.markdown import render
 from llm.models import Model
+from personas.texts import TEXTS
 from tests.application import Application
 from tests.chat.conversations import past
 from tests.conftest import Person
@@ -39,11 +40,9 @@ def make(person: Person, title: str, **fields: Any) -> dict[str, Any]:
 def block(application: Application, question: str) -> str | None:
     """Section K of the first model call that holds these words; None when there is none."""
     messages = application.model.finished(question)[0].body["messages"]
-    found = [
-        m["content"] for m in messages if m["role"] == "system" and m["content"].startswith(("Tasks of", "Mentioned"))
-    ]
-    assert len(found) <= 1
-    return found[0] if found else None
+    blocks = [m["content"] for m in messages if m["role"] == "system" and m["content"].startswith("# Tasks")]
+    assert len(blocks) <= 1
+    return blocks[0] if blocks else None
 
 
 def asked(application: Application, person: Person, text: str, place: str | None = None) -> str | None:
@@ -64,7 +63,7 @@ def test_today_is_the_users_today(application: Application, person: Person, zone
     text = asked(application, person, "What is there to do?")
     today = datetime.now(ZoneInfo(zone)).date()
     assert text == (
-        f"Tasks of today, {today}:\n- D{today}-T01 [open] Of today (user task)\n"
+        f"{TEXTS['tasks'].built_in}\nTasks of today, {today}:\n- D{today}-T01 [open] Of today (user task)\n"
         f"- D{today}-T02 [done] Done already (user task)"
     )
 
@@ -83,7 +82,7 @@ def test_what_was_mentioned_on_the_users_day_comes_along_in_every_conversation_o
     text = asked(application, person, f"How is @{old['code'].lower()}, and @{year['code']}?")
     assert text is not None and other["code"] not in text
     assert (
-        text == f"Mentioned today:\n- {old['code']} [open] An old one (user task)\n"
+        text == f"{TEXTS['tasks'].built_in}\nMentioned today:\n- {old['code']} [open] An old one (user task)\n"
         f"- {year['code']} [open] The year's (objective)\n    Why."
     )
     assert asked(application, person, "In another conversation.") == text  # the same bytes while nothing changes
@@ -100,7 +99,10 @@ def test_an_item_that_is_mentioned_means_its_task_and_mentions_of_nothing_are_no
     old = make(person, "Old", date="2020-02-29")
     item = person.caller.post("tasks/", {"title": "Part", "level": "item", "parent": old["id"]}, expect=201)
     text = asked(application, person, f"What of @{item['code']}, @D2020-02-29-T77 and a@{old['code']}?")
-    assert text == f"Mentioned today:\n- {old['code']} [open] Old (user task)\n  - .C01 [open] Part"
+    assert (
+        text
+        == f"{TEXTS['tasks'].built_in}\nMentioned today:\n- {old['code']} [open] Old (user task)\n  - .C01 [open] Part"
+    )
     assert list(Mention.objects.filter(user=person.user).values_list("code", flat=True)) == [old["code"]]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from llm.models import Model
 from tests.application import Application
-from tests.chat.working import DONE, MARK, SAID, script, tool_model, with_items, work
+from tests.chat.runs.working import DONE, MARK, SAID, script, tool_model, with_items, work
 from tests.conftest import Person
 
 

@@ -15,7 +15,8 @@ from django.utils import timezone
 from accounts.models import User
 from audit.models import Entry
 from chat.conversations.erasing import erase_due
-from chat.models import Conversation, ModelCall, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Turn
 from files.models import File
 from tests.application import Application
 from tests.chat.documents import asked, upload

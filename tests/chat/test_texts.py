@@ -12,15 +12,15 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
+from chat.lab.services import chosen, planned
 from chat.models import Turn
-from chat.replay.services import chosen, planned
 from chat.runs import prompts
 from chat.texts.examples import example
 from llm.models import Model
 from personas.models import PromptText
 from personas.services import save_text, use_built_in_text
 from personas.texts import BUILT_IN, TEXTS, Own, Texts
-from projects.models.task import Task
+from projects.planner.models.task import Task
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.chat.conversations import past
@@ -165,7 +165,7 @@ def test_a_text_is_written_compared_and_brought_back_in_the_admin(admin_client: 
     compared = admin_client.get(page("compare", name="citations", old=0, new=1)).content.decode()
     assert "<ins>A</ins>" in compared or "<ins>Cite</ins>" in compared
     change = reverse("admin:personas_prompttext_change", args=[versions[1].pk])
-    assert "Citations, version 1" in admin_client.get(change).content.decode()
+    assert "Documents and citations, version 1" in admin_client.get(change).content.decode()
     use = reverse("admin:personas_prompttext_use", args=["citations"])
     for version, active in ((1, [1]), (0, [])):
         assert admin_client.post(use, {"version": version})["Location"] == text_page("citations")

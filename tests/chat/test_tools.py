@@ -8,6 +8,7 @@ import pytest
 
 from llm.models import Model
 from personas.models import Persona, Reminder
+from personas.texts import TEXTS
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.chat.documents import asked, upload
@@ -31,19 +32,19 @@ def test_a_search_is_followed_by_the_citation_rules_and_gone_with_the_turn(
     mark = uuid4().hex
     ask(person, place, caller_of_tools, f"Which clause? {mark}", SEARCH, ANSWER)
     first, second = bodies(application, mark)
-    assert "# Tools" in first["messages"][0]["content"] and "# Citations" not in first["messages"][0]["content"]
+    assert "# Tools" in first["messages"][0]["content"] and "# Citations" in first["messages"][0]["content"]
     assert roles(first)[-1] == "user" and mark in first["messages"][-1]["content"]
     assert roles(second)[-4:] == ["user", "assistant", "tool", "user"]
     assert "# Citations" in second["messages"][0]["content"]
-    assert (
-        second["messages"][-1]["content"] == "Cite the documents you use by their numbers in square brackets, like [1]."
+    assert second["messages"][-1]["content"] == (
+        f"{TEXTS['reminder_heading'].built_in}\n{TEXTS['citation_reminder'].built_in}"
     )
     found = json.loads(second["messages"][-2]["content"])["documents"][0]
     assert (found["document"], found["title"], found["contents"]) == (1, "contract.txt", CLAUSE)
     later = uuid4().hex
     ask(person, place, caller_of_tools, f"And then? {later}", {"text": "Then nothing."})
     messages = bodies(application, later)[0]["messages"]
-    assert "# Citations" not in messages[0]["content"]
+    assert "[1]" not in messages[-1]["content"]
     assert [m["content"] for m in messages if m["role"] == "tool"] == [STUB]
     call = next(m["tool_calls"][0]["function"] for m in messages if m.get("tool_calls"))
     used = json.loads(call["arguments"])
@@ -81,11 +82,11 @@ def test_the_reminder_of_the_persona_and_the_citation_reminder_stand_together_at
     ask(person, place, caller_of_tools, f"Which? {mark}", SEARCH, SEARCH, ANSWER)
     cycles = bodies(application, mark)
     assert len(cycles) == 3
-    assert cycles[0]["messages"][-1]["content"] == "Answer in one line."
+    assert cycles[0]["messages"][-1]["content"].endswith(":\nAnswer in one line.")
     for body in cycles[1:]:
-        assert [m["content"] for m in body["messages"]].count("Be a lawyer.") == 1
+        assert [m["content"] for m in body["messages"]].count("# Persona “P”\nBe a lawyer.") == 1
         last = body["messages"][-1]["content"]
-        assert last.startswith("Cite the documents") and last.endswith("Answer in one line.")
+        assert "Cite the documents" in last and last.endswith("Answer in one line.")
     assert roles(cycles[2])[-6:] == ["user", "assistant", "tool", "assistant", "tool", "user"]
 
 

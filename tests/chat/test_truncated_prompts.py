@@ -9,7 +9,8 @@ from django.test import Client
 
 from chat.conversations import titles
 from chat.conversations.export import export
-from chat.models import Conversation, ModelCall, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Turn
 from core import background
 from llm.learning import window_source
 from llm.models import Model, Provider

@@ -7,16 +7,16 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from accounts import workspace
-from accounts.models import Workspace
+from chat.lab.past import AS_IT_WAS, Variation
+from chat.lab.services import chosen, planned
 from chat.models import Turn
-from chat.replay.past import AS_IT_WAS, Variation
-from chat.replay.services import chosen, planned
 from llm.models import Model
 from personas.models import Persona
 from tests.application import Application
 from tests.chat.openai_clients import client_of
 from tests.conftest import Person
+from workspace import services as workspace
+from workspace.models import Workspace
 
 
 @pytest.fixture(autouse=True)

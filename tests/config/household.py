@@ -19,34 +19,24 @@ from django.utils import timezone
 
 from accounts.access.login import SIGNED_IN
 from accounts.access.sessions import public_name
-from accounts.models import AdminRecord, Limit, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery, Workspace
+from accounts.models import AdminRecord, Limit, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery
 from accounts.services import create_token
 from audit.models import Entry
-from chat.models import (
-    Conversation,
-    Import,
-    Message,
-    ModelCall,
-    Reading,
-    ReadingFile,
-    ReadingPart,
-    Replay,
-    Run,
-    Share,
-    Summary,
-    SummaryJob,
-    ToolPermission,
-    ToolResult,
-    Turn,
-)
+from chat.lab.models import Replay
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Import, Message, Share, Summary, SummaryJob, ToolPermission, ToolResult, Turn
+from chat.readings.models import Reading, ReadingFile, ReadingPart
 from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch
-from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
+from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
-from projects.models import Invitation, Membership, Project, ProjectFile, Task, TaskChange
+from projects.models import Invitation, Membership, Project, ProjectFile
+from projects.planner.models import Run, Task, TaskChange
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
+from projects.saved_prompts.models import SavedPrompt
 from tests.config.addresses import Address, addresses
+from workspace.models import Workspace
 
 PRIVATE = "words-that-only-their-owner-may-see"
 SECRET = "sk-key-that-nobody-may-see"

@@ -6,9 +6,16 @@ from tests.product import ROOT
 
 
 def apps() -> list[str]:
-    return sorted(path.parent.name for path in ROOT.glob("*/apps.py"))
+    """Return the packages that are Django apps, as INSTALLED_APPS names them."""
+    paths = (*ROOT.glob("*/apps.py"), *ROOT.glob("contrib/*/apps.py"))
+    return sorted(".".join(path.parent.relative_to(ROOT).parts) for path in paths)
+
+
+def packages() -> list[str]:
+    """Return the packages of the product: its apps, and the one that is none."""
+    return sorted([*apps(), "readers"])
 
 
 def modules(*directories: str) -> list[Path]:
-    found = [path for name in directories for path in sorted((ROOT / name).rglob("*.py"))]
-    return [path for path in found if "migrations" not in path.parts]
+    found = [path for name in directories for path in sorted((ROOT / name.replace(".", "/")).rglob("*.py"))]
+    return [path for path in found if not {"migrations", "tests"} & set(path.parts)]

@@ -31,8 +31,8 @@ PUBLIC = {
     "/api/v1/asyncapi/",
     "/api/docs/",
 }
-# Asked without being signed in, by nothing but a POST: a challenge, which says nothing of anybody.
-CHALLENGE = {"/login/passkey/options/"}
+# Gives a script that is not signed in a challenge, which says nothing of anybody.
+CHALLENGE = {"/login/passkey/"}
 SIGNING_OUT = {"/logout/", "/admin/logout/"}
 # Rows of the workspace, which whoever is signed in may read.
 SHARED = ("/api/v1/models/", "/api/v1/budget-profiles/")

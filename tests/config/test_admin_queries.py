@@ -14,11 +14,14 @@ from django.utils import timezone
 
 from accounts.models import AdminRecord, ApiToken, User, Webhook, WebhookDelivery
 from audit.services import record
-from chat.models import Conversation, Import, Message, ModelCall, Replay, Run, Share, Summary, SummaryJob, Turn
+from chat.lab.models import Replay
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Import, Message, Share, Summary, SummaryJob, Turn
 from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
-from projects.models import Invitation, Project, Task, TaskChange
+from projects.models import Invitation, Project
+from projects.planner.models import Run, Task, TaskChange
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.test import Client
 
-from accounts.models import Workspace
+from workspace.models import Workspace
 
 pytestmark = pytest.mark.django_db  # pages look for a session
 

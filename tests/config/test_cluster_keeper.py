@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 PROGRAM = """
 import subprocess, sys, time
 from pathlib import Path
-from scripts.cluster.keeper import kept
+from contrib.cluster.keeper import kept
 
 def program(place):
     leaves = "import os, sys, time\\nif os.fork(): os._exit(0)\\nos.setsid()\\n"

@@ -11,8 +11,8 @@ from django.core.management import CommandError, call_command
 from pytest_django.fixtures import Settings
 
 from config.management.commands.doctor import client_addresses
-from files.extraction.process import layers_that_hold
 from llm.models import Model, Provider
+from readers.api import layers_that_hold
 from tests.product import ROOT, Product
 from tests.scripted_model import ScriptedModel
 from tests.valkey import Valkey

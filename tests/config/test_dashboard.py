@@ -17,14 +17,16 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from chat.models import Conversation, Message, ModelCall, Run, Turn
-from chat.usage import overview
-from chat.usage.overview import Days
+from chat.ledger import overview
+from chat.ledger.models import ModelCall
+from chat.ledger.overview import Days
+from chat.models import Conversation, Message, Turn
 from config.dashboard_admin import CHOICES, FOUND, Row
 from core.ids import id_at
 from files.models import File
 from llm.models import Model, Provider
 from personas.models import Persona
+from projects.planner.models import Run
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from tests.product import free_port

@@ -16,15 +16,15 @@ import yaml
 from django.conf import settings
 
 from config import service_urls
+from contrib.cluster.failover import Pair
+from contrib.cluster.product import command
+from contrib.cluster.proxy import PROXIES, Ports, site
+from contrib.cluster.servers import Valkey
+from contrib.cluster.trial.deploy import ORDER
+from contrib.cluster.trial.faults import faults
 from core.background import QUEUES
-from files.extraction.__main__ import MEMORY
 from files.ingest import SLOTS
-from scripts.cluster.failover import Pair
-from scripts.cluster.product import command
-from scripts.cluster.proxy import PROXIES, Ports, site
-from scripts.cluster.servers import Valkey
-from scripts.cluster.trial.deploy import ORDER
-from scripts.cluster.trial.faults import faults
+from readers.__main__ import MEMORY
 from tests.config.test_operations import ELSEWHERE, READ
 
 DEPLOY = Path(settings.BASE_DIR) / "deploy"
@@ -194,7 +194,7 @@ def test_the_chart_uses_the_values_that_it_has() -> None:
 
 def test_the_image_has_all_apps_and_is_not_run_by_root() -> None:
     roots = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
-    copied = set(re.findall(r"^COPY (\w+) ", CONTAINER, re.M))
+    copied = set(re.findall(r"^COPY (\w+)[ /]", CONTAINER, re.M))
     assert copied == {*roots, "locale", "static", "templates"}
     assert re.findall(r"^USER (\S+)", CONTAINER, re.M) == ["10001"]
 

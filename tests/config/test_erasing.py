@@ -17,8 +17,8 @@ from accounts.models import User
 from accounts.services import create_token
 from audit.chain import Checked, verify
 from audit.models import Entry
-from chat.models import Import, ModelCall, Turn
-from config.workspace.erasing import erase_person
+from chat.ledger.models import ModelCall
+from chat.models import Import, Turn
 from core.errors import ProductError
 from files.models import File
 from personas.models import Persona
@@ -30,6 +30,7 @@ from tests.config.household import PRIVATE, Household, signed_in
 from tests.conftest import Person
 from tests.leftovers import dumped, kept, redis_keys_with, stored
 from tests.product import until
+from workspace.administration.erasing import erase_person
 
 
 @pytest.fixture

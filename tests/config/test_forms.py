@@ -6,7 +6,7 @@ from django.test import Client
 from django.urls import include, path
 
 from accounts.models import ApiToken, User
-from personas.models import SavedPrompt
+from projects.saved_prompts.models import SavedPrompt
 
 pytestmark = pytest.mark.django_db
 SCRIPT = {"Form-Submission": "script", "HX-Current-URL": "http://testserver/settings/tokens/?here"}

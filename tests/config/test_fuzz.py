@@ -32,7 +32,7 @@ CHECKS = [
     openapi.response_schema_conformance,
 ]
 # These stream, on other connections than the one that has this test's rows: see test_wire.py, test_export_import.py,
-# test_ag_ui.py.
+# tests/contrib/ag_ui/.
 ELSEWHERE = {"turns_events", "export", "ag_ui_run"}
 
 

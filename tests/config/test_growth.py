@@ -10,7 +10,8 @@ from django.db import connection, models
 
 from accounts.models import User
 from audit.models import Entry
-from chat.models import Message, ModelCall, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Message, Turn
 from tests.chat.conversations import past
 from tests.config.sources import apps as ours
 

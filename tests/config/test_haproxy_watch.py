@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from scripts.cluster.proxy import HAPROXY, PROXIES, Ports, Proxy, site
+from contrib.cluster.proxy import HAPROXY, PROXIES, Ports, Proxy, site
 from tests.product import ROOT, WAIT, free_port, until
 
 pytestmark = pytest.mark.process

@@ -15,20 +15,22 @@ from django.db.models import CASCADE, ForeignKey
 from accounts.models import User
 from accounts.services import delete_user
 from chat.conversations.services import update_conversation
-from chat.models import Attachment, Conversation, Message, Run
-from config.workspace.erasing import erase_person
+from chat.models import Attachment, Conversation, Message
 from core.errors import ProductError
 from files.models import File
 from files.services import delete as delete_file
-from personas.models import Persona, Reminder, SavedPrompt
+from personas.models import Persona, Reminder
 from personas.services import save_reminder, update_persona
 from projects.models import Project
+from projects.planner.models import Run
 from projects.planner.rules import Actor
 from projects.planner.services import delete as delete_task
-from projects.prompts.services import update_saved_prompt
+from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.services import update_saved_prompt
 from projects.services import update_project
 from tests.config.household import PRIVATE, Household, signed_in
 from tests.config.test_access import ask
+from workspace.administration.erasing import erase_person
 
 HELD = "under a legal hold"
 # Rows of a person that no service removes but with what they belong to, or that say what somebody may or wants to do

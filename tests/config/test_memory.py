@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -198,6 +199,22 @@ def test_the_largest_form_of_every_page_is_bounded_work(product: Product, owner:
 
 
 FIELD = re.compile(r'name="([a-z_]+)"')
+
+
+def test_the_web_process_has_workers_embed_and_search(product: Product, person: Person, program: httpx.Client) -> None:
+    """It never loads the embedder, whose module has libraries of its own."""
+    project = person.caller.post("projects/", {"name": "Embedded elsewhere"}, 201)["id"]
+    sent = {"file": ("near.txt", b"The puppy is barking.")}
+    file = person.caller.http.post("files/", files=sent).raise_for_status().json()["id"]
+    until(lambda: person.caller.get(f"files/{file}/")["searchable"], "the file is searchable")
+    person.caller.post(f"projects/{project}/files/", {"file": file}, 201)
+    found = person.caller.post(f"projects/{project}/search/", {"query": "a dog that makes noise"}, 200)
+    assert [hit["title"] for hit in found["results"]] == ["near.txt"] and found["notes"] == []
+    loaded = {
+        name: "wordllama" in Path(f"/proc/{process.pid}/maps").read_text()
+        for name, process in product.processes.items()
+    }
+    assert loaded == {"web": False, "worker": True, "beat": False}
 
 
 def rows_of_a_table(number: int) -> bytes:

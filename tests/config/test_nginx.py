@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from scripts.cluster.proxy import PROXIES, Ports, Proxy, site
+from contrib.cluster.proxy import PROXIES, Ports, Proxy, site
 from tests.product import free_port, until
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")]

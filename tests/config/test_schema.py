@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,8 +19,8 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from config.api_docs.schema import EXAMPLES
-from files.extraction.readers.media_types import KNOWN
 from files.pages import NOT_READ
+from readers.api import media_types
 
 ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:]\s*["']([^"']+)["']""")
 LOADED = re.compile(r"""(?:src|href)="([^"]+)\"""")
@@ -84,7 +85,7 @@ def test_ag_uis_events_are_as_its_package_writes_them(description: Any) -> None:
 def test_a_files_content_has_the_media_types_that_there_are(description: Any) -> None:
     content = operations(description)["files_content_retrieve"]["responses"]["200"]["content"]
     assert {"application/pdf", "image/png", "text/plain", "text/csv", "application/octet-stream"} <= set(content)
-    assert set(content) == {*KNOWN, NOT_READ}
+    assert set(content) == {*media_types.KNOWN, NOT_READ}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -113,3 +114,53 @@ def test_the_documentation_needs_no_other_site(client: Client) -> None:
         if address in loaded:
             assert finders.find(address.removeprefix("/static/")), address
     assert "//cdn" not in page
+
+
+# An id, a moment, a number or a file: the others are short, and the server bounds the last by its bytes.
+BOUNDED_FORMATS = {"uuid", "date", "date-time", "decimal", "binary"}
+
+
+def lacks_bound(schema: Any) -> bool:
+    """Return whether a text, a list or an object of any members may be of any length."""
+    kinds = schema["type"] if isinstance(schema.get("type"), list) else [schema.get("type")]
+    short = {"enum", "const", "maxLength"} & set(schema) or schema.get("format") in BOUNDED_FORMATS
+    return (
+        ("string" in kinds and not short)
+        or ("array" in kinds and "maxItems" not in schema)
+        or (isinstance(schema.get("additionalProperties"), dict) and "maxProperties" not in schema)
+    )
+
+
+def below(schema: Any, where: str) -> Iterator[tuple[Any, str]]:
+    """Yield the schemas that stand in this one, each with its place."""
+    yield from ((one, where) for kind in ("oneOf", "anyOf", "allOf") for one in schema.get(kind, ()))
+    yield from (
+        (schema[name], f"{where}[]") for name in ("items", "additionalProperties") if isinstance(schema.get(name), dict)
+    )
+    yield from ((member, f"{where}.{name}") for name, member in schema.get("properties", {}).items())
+
+
+def unbounded(description: Any, schema: Any, where: str, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the places in a schema of a request whose values may be of any length."""
+    if "$ref" in schema:
+        where = schema["$ref"].rpartition("/")[2]
+        if where in above:
+            return
+        schema, above = description["components"]["schemas"][where], (*above, where)
+    if schema.get("readOnly"):
+        return
+    if lacks_bound(schema):
+        yield where
+    for one, place in below(schema, where):
+        yield from unbounded(description, one, place, above)
+
+
+def test_every_text_and_list_of_a_request_has_a_bound(description: Any) -> None:
+    """Those in an address or a header have the bound of a request's head, 16 kB."""
+    wrong = {
+        place
+        for name, operation in operations(description).items()
+        for content in operation.get("requestBody", {}).get("content", {}).values()
+        for place in unbounded(description, content["schema"], name)
+    }
+    assert not wrong

@@ -56,6 +56,22 @@ def test_a_limit_of_statements_stands_beside_the_options_of_the_url() -> None:
     assert "options" not in untouched["OPTIONS"]
 
 
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("postgresql://user:p%40ss@host/name", "host", ""),
+        ("postgresql://user:p%40ss@[::1]:5433/name", "::1", "5433"),
+        ("postgresql://user:p%40ss@/name?host=/tmp/a%20socket&port=5433", "/tmp/a socket", "5433"),
+        ("postgresql://user:p%40ss@first:5432,second:5433/name", "first,second", "5432,5433"),
+    ],
+)
+def test_a_database_is_named_by_the_urls_of_libpq(url: str, host: str, port: str) -> None:
+    database = service_urls.database(url)
+    assert (database["HOST"], database["PORT"]) == (host, port)
+    assert (database["USER"], database["PASSWORD"], database["NAME"]) == ("user", "p@ss", "name")
+    assert not {"host", "port"} & database["OPTIONS"].keys()
+
+
 @pytest.fixture
 def hanging() -> Iterator[str]:
     """A Redis that takes connections and never says a word."""

@@ -8,9 +8,9 @@ from drf_spectacular.generators import SchemaGenerator
 from rest_framework.serializers import BaseSerializer, ListSerializer, Serializer
 
 from accounts.models import User
-from chat.ag_ui.run_input import ForwardedProps
 from chat.models import Conversation, Turn
-from core.requests import Strict
+from contrib.ag_ui.run_input import ForwardedProps
+from core.api.fields import Strict
 from projects.models import Project
 from projects.planner.api import ProgressSerializer
 from tests.accounts.programs import Program

@@ -18,10 +18,10 @@ from files import page_pictures
 from files.index.embedders import HURRIED, client_of
 from files.index.ledger import Read
 from files.models import Embedder
+from readers.tests import samples
 from tests.application import Application
 from tests.conftest import Person, make_person
 from tests.core.silent_server import SilentServer, silent_server
-from tests.files import samples
 from tests.product import until
 
 AT_ONCE = 60  # requests; the pool has 24 connections

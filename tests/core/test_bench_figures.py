@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from scripts.bench.peers import model
-from scripts.bench.peers.__main__ import scripted_model
-from scripts.bench.peers.client import Answer, Clients, Exchange, http
-from scripts.bench.peers.figures import Row, percentile, ratio, table
-from scripts.bench.peers.tables import Seen
+from contrib.bench.peers import model
+from contrib.bench.peers.__main__ import scripted_model
+from contrib.bench.peers.client import Answer, Clients, Exchange, http
+from contrib.bench.peers.figures import Row, percentile, ratio, table
+from contrib.bench.peers.tables import Seen
 
 
 @pytest.mark.parametrize(

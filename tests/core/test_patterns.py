@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.config.sources import apps, modules
+from tests.config.sources import modules, packages
 from tests.core import pattern_inputs
 from tests.core.pattern_inputs import TrialPattern, as_json
 from tests.product import ROOT
@@ -24,7 +24,7 @@ METHODS = ("search", "match", "fullmatch", "finditer")
 SAME = {"sub": "finditer", "subn": "finditer", "split": "finditer", "findall": "finditer"}
 # Patterns that are not linear, or need not be: what they are applied to has a greatest length, by the code beside them.
 BOUNDS = {
-    "files.extraction.readers.archive._ENTITIES": 4_096,  # the head of a member of a document
+    "readers.formats.archive._ENTITIES": 4_096,  # the head of a member of a document
 }
 
 
@@ -48,7 +48,7 @@ def compiled_in(value: Any, name: str) -> Iterator[tuple[str, re.Pattern[Any]]]:
 def of_modules() -> dict[str, re.Pattern[Any]]:
     """Return the patterns of modules and of their classes, by their full names."""
     named: dict[str, re.Pattern[Any]] = {}
-    for path in modules(*apps()):
+    for path in modules(*packages()):
         if not re.search(r"^(?:import re$|from re import)", path.read_text(), re.MULTILINE):
             continue
         module = importlib.import_module(module_name(path))
@@ -64,7 +64,7 @@ def calls() -> tuple[dict[str, set[str]], list[TrialPattern]]:
     """Return by which methods the product applies names of patterns, and the patterns written into calls of `re`."""
     methods: dict[str, set[str]] = defaultdict(set)
     inline = []
-    for path in modules(*apps()):
+    for path in modules(*packages()):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Attribute):
                 continue

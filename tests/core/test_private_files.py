@@ -9,8 +9,8 @@ import pytest
 from django.conf import settings
 
 from core import private_files
+from tests.config.sources import modules, packages
 
-APPS = ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects")
 WRITING = {"write_text", "write_bytes", "mkdir", "makedirs", "touch", "copyfile", "copy2", "copytree"}
 # What writes within the data directory, a temporary folder or STATIC_ROOT, which everybody may read; each by its file.
 ELSEWHERE = {
@@ -18,10 +18,10 @@ ELSEWHERE = {
     "config/static_files.py",
     "config/web.py",
     "config/apps.py",
-    "files/extraction/outside/recognition.py",
-    "files/extraction/outside/photos.py",
+    "readers/outside/recognition.py",
+    "readers/outside/photos.py",
     "llm/tokens.py",
-    "files/extraction/confinement.py",  # its score of the kernel, in /proc
+    "readers/confinement.py",  # its score of the kernel, in /proc
     "core/private_files.py",
     "core/background.py",  # the empty file that says that a worker lives
     "chat/conversations/export.py",  # into a zip in memory
@@ -78,10 +78,9 @@ def writes(path: Path) -> Iterator[str]:
 
 
 def test_no_command_writes_a_file_in_another_way() -> None:
-    modules = [path for app in APPS for path in sorted((settings.BASE_DIR / app).rglob("*.py"))]
     found = [
         call
-        for path in modules
+        for path in modules(*packages())
         if "embedded" not in path.parts and str(path.relative_to(settings.BASE_DIR)) not in ELSEWHERE
         for call in writes(path)
     ]

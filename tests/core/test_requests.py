@@ -9,8 +9,10 @@ from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
 
 from accounts.models import User
+from core.api.entity_tags import expected
+from core.api.pagination import pages
 from core.errors import NotFound
-from core.requests import DayConverter, choice, choices, expected, get_or_404, or_404, pages
+from core.requests import DayConverter, choice, choices, get_or_404, or_404
 
 
 @pytest.fixture

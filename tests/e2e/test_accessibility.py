@@ -8,7 +8,7 @@ from django.urls import reverse
 from playwright.sync_api import Page, ViewportSize, expect
 from pytest_django.fixtures import Settings
 
-from accounts import people, workspace
+from accounts import people
 from accounts.mailing import addresses
 from accounts.models import Limit, User
 from llm.models import Model
@@ -19,6 +19,7 @@ from tests.e2e.conftest import DESKTOP, PHONE, TOO_WIDE, OpenBrowser, ask, expec
 from tests.e2e.key_steps import FOCUSED
 from tests.house import PROFILE, House
 from tests.product import Product
+from workspace import services as workspace
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 

@@ -10,15 +10,15 @@ import pytest
 from PIL import Image
 from playwright.sync_api import FilePayload, Page, expect
 
-from files.extraction.outside.places import RECOGNISED, Place, packed
 from files.models import File, FileText, RecognisedPage
 from llm.models import Model
+from readers.outside.places import RECOGNISED, Place, packed
+from readers.tests.test_page_pictures import marked
 from tests.chat.books import book, notes, small_model
 from tests.chat.documents import upload
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, in_thread, ready, scripted, status
 from tests.e2e.file_steps import attach, carry, chip, choose, go_to, overflow, row, send_button, text_file
-from tests.files.test_page_pictures import marked
 from tests.product import Product
 from tests.projects.uploads import pdf
 

@@ -12,7 +12,8 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from accounts.models import User
-from chat.models import Conversation, Message, ModelCall, Turn
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Message, Turn
 from llm.models import Model, Provider
 from personas.models import SystemPrompt
 from personas.services import save_prompt

@@ -10,11 +10,14 @@ from django.urls import reverse
 from playwright.sync_api import ViewportSize
 
 from accounts.models import ApiToken, User
-from chat.models import Conversation, ModelCall, Share
+from chat.ledger.models import ModelCall
+from chat.models import Conversation, Share
 from files.models import File
 from llm.models import Model, Provider
-from personas.models import BudgetProfile, Persona, SavedPrompt
-from projects.models import Project, Task
+from personas.models import BudgetProfile, Persona
+from projects.models import Project
+from projects.planner.models import Task
+from projects.saved_prompts.models import SavedPrompt
 from tests.conftest import Person
 from tests.e2e.conftest import HAND, TOO_WIDE, OpenBrowser, in_thread
 from tests.house import PROFILE, House

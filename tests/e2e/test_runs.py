@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from llm.models import Model
-from tests.chat.working import DONE, SAID, Work, drafting, script, with_items, work
+from tests.chat.runs.working import DONE, SAID, Work, drafting, script, with_items, work
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, answer, field, ready
 from tests.e2e.task_steps import run_of

@@ -7,13 +7,14 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import expect
 
-from accounts.models import User, Workspace
+from accounts.models import User
 from llm.models import Model, Provider
 from llm.services import set_default_model
 from tests.conftest import Person
 from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import Screen, in_thread
 from tests.product import Product
+from workspace.models import Workspace
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 NOBODY = "http://127.0.0.1:9/v1"

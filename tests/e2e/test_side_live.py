@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from chat.models import Conversation
 from llm.models import Model
-from tests.chat.working import DONE, SAID, script, with_items, work
+from tests.chat.runs.working import DONE, SAID, script, with_items, work
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, ask, expect_complete, in_thread, ready, top_of
 from tests.e2e.conversation_steps import options, talk

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from llm.models import Model
-from tests.chat.working import SAID, script, with_items, work
+from tests.chat.runs.working import SAID, script, with_items, work
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, Visit, answer, ask, field
 from tests.e2e.constant_updates import Updates, asks, updates

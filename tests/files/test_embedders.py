@@ -7,8 +7,9 @@ from django.db import connection
 
 from core.errors import ModelError
 from files.index import embedders
-from files.index.embedders import Vector, active_embedder, client_of
+from files.index.embedders import active_embedder, client_of
 from files.index.ledger import Read
+from files.index.vectors import Vector
 from files.models import Embedder
 from tests.product import free_port
 from tests.scripted_model import ScriptedModel

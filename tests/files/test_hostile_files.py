@@ -11,9 +11,9 @@ from django.core.files.base import File as Content
 from core.errors import ProductError
 from files import services
 from files.models import File, FileText
+from readers.tests import samples
 from tests.application import Application
 from tests.conftest import Person
-from tests.files import samples
 from tests.files.stored import settled
 
 LAUGHING_WORD = f'{samples.LAUGHS}<w:document xmlns:w="w"><w:p><w:t>&a11;</w:t></w:p></w:document>'

@@ -24,9 +24,9 @@ from files import ingest, passwords, services, storage, tasks
 from files.models import Chunk, File, FileText
 from llm import tokens
 from llm.models import Model
+from readers.tests import samples
 from tests.application import Application
 from tests.conftest import Person
-from tests.files import samples
 from tests.files.stored import settled, upload
 from tests.product import until
 

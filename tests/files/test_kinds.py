@@ -1,7 +1,7 @@
 import pytest
 
-from files.extraction.readers import media_types
 from files.templatetags.kinds import kind_in_words
+from readers.api import media_types
 
 NAMED = "PDF DOCX PPTX XLSX DOC PPT XLS XLSB MSG ZIP EPUB HTML MAIL MBOX NOTEBOOK RTF ODT ODS ODP SVG HEIC"
 READ = [getattr(media_types, name) for name in NAMED.split()]

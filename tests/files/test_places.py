@@ -1,159 +1,19 @@
-"""Where the words of a scan stand: kept as they are recognised, found again for a passage, and marked on its page."""
+"""A scan in the product: its page opens at a passage, and the places of its words go with it."""
 
 import io
-from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 from django.test import Client
-from PIL import Image, ImageDraw
+from PIL import Image
 
-from files.extraction import process, scans
-from files.extraction.outside import places, recognition
-from files.extraction.outside.places import Place
-from files.extraction.readers.result import Extracted
 from files.models import FileText, RecognisedPage
+from readers.tests.test_page_pictures import marked
+from readers.tests.test_places import SPRING, near, sheet, table
+from readers.tests.test_scans import on_the_machine, tesseract
 from tests.conftest import Person
-from tests.files.test_page_pictures import marked
-from tests.files.test_scans import HEAD, layered, on_the_machine, tesseract
 from tests.projects.uploads import read, uploaded
 
 __all__ = ["on_the_machine"]
-
-SIZE = (600, 800)  # pixels of a sheet
-LINES = (
-    (("The", 60, 100, 50, 30), ("lake", 120, 100, 70, 30), ("rises", 200, 102, 80, 28)),
-    (("in", 60, 160, 30, 30), ("spring.", 100, 160, 110, 34)),
-    (("Ships", 60, 400, 90, 30), ("sail.", 450, 400, 80, 30)),  # in two columns
-)
-THE, LAKE, RISES, IN, SPRING, SHIPS, SAIL = (
-    Place(*(round(10_000 * at / size) for at, size in zip((x, y, x + w, y + h), SIZE * 2, strict=True)))
-    for line in LINES
-    for _, x, y, w, h in line
-)
-ALL = [THE, LAKE, RISES, IN, SPRING, SHIPS, SAIL]
-ABOVE = f"{places.RECOGNISED}: eng, 96 % sure]\n\n"
-TEXT = "The lake rises\nin spring.\n\nShips sail."
-
-
-def around(*each: Place) -> Place:
-    left, top, right, bottom = zip(*each, strict=True)
-    return Place(min(left), min(top), max(right), max(bottom))
-
-
-def table(*, specks: bool = False) -> str:
-    """What Tesseract writes of the sheet."""
-    rows = [HEAD, f"1\t1\t0\t0\t0\t0\t0\t0\t{SIZE[0]}\t{SIZE[1]}\t-1\t"]
-    for number, line in enumerate(LINES, 1):
-        if specks:
-            rows.append(f"5\t1\t1\t{1 + (number > 2)}\t{number}\t0\t5\t5\t3\t3\t9\t~")
-        for at, (word, *box) in enumerate(line, 1):
-            rows.append("\t".join(map(str, (5, 1, 1, 1 + (number > 2), number, at, *box, 96, word))))
-    return "\n".join((*rows, ""))
-
-
-def sheet() -> Image.Image:
-    """With a dark bar for each word."""
-    drawn = Image.new("L", SIZE, 255)
-    for line in LINES:
-        for _, x, y, w, h in line:
-            ImageDraw.Draw(drawn).rectangle((x, y + h // 3, x + w, y + 2 * h // 3), fill=30)
-    return drawn
-
-
-@pytest.mark.parametrize(
-    ("passage", "expected"),
-    [
-        ("lake", [LAKE]),
-        ("The lake rises\nin", [around(THE, LAKE, RISES), IN]),
-        ("ake ri", [around(LAKE, RISES)]),
-        ("spring.\n\nShips sail.", [SPRING, SHIPS, SAIL]),
-        (" ", []),
-        (f"{ABOVE}The", [THE]),
-        ("eng, 96", []),
-    ],
-)
-def test_a_passage_has_the_places_of_its_words(passage: str, expected: list[Place]) -> None:
-    text = ABOVE + TEXT
-    assert places.of_passage(ALL, text[: text.index(passage)], passage) == expected
-
-
-def test_words_that_are_written_from_the_right_make_a_line_too() -> None:
-    assert places.lines([RISES, LAKE, THE, SPRING, IN]) == [around(THE, LAKE, RISES), around(IN, SPRING)]
-
-
-@pytest.mark.parametrize("kept", [ALL, [], [Place(0, 0, 10_000, 10_000), Place(9_999, 0, 9_999, 0)]])
-def test_places_are_kept_in_few_bytes(kept: Sequence[Place]) -> None:
-    assert places.unpacked(places.packed(kept)) == list(kept)
-    many = [
-        Place(x, y, x + 700 + x % 97, y + 130 + x % 3) for y in range(500, 9_500, 200) for x in range(800, 9_000, 900)
-    ]
-    assert len(places.packed(many)) < 4 * len(many)
-
-
-@pytest.mark.parametrize("specks", [False, True])
-def test_each_word_of_the_text_has_its_place(specks: bool) -> None:
-    read = recognition.read(table(specks=specks))
-    assert (read.text, list(read.places)) == (TEXT, ALL)
-    assert len(places.words(read.text)) == len(read.places)
-
-
-def shown(found: Extracted, path: Path, number: int, passage: str) -> tuple[int, int, int, int] | None:
-    """In hundredths of the page, what is marked of it."""
-    start, end = found.spans[number]
-    before, _, _ = found.text[start:end].partition(passage)
-    where = places.of_passage(places.unpacked(found.places[number]), before, passage)
-    drawn = process.shown_page(path, number, places=where)
-    return marked(Image.open(io.BytesIO(drawn)).convert("RGB"))
-
-
-def hundredths(place: Place) -> tuple[int, ...]:
-    return tuple(round(each / 100) for each in place)
-
-
-def near(found: tuple[int, ...] | None, place: Place) -> bool:
-    return found is not None and all(abs(one - other) <= 1 for one, other in zip(found, hundredths(place), strict=True))
-
-
-def test_a_passage_is_marked_on_the_page_of_a_scan(on_the_machine: Path, tmp_path: Path) -> None:
-    tesseract(on_the_machine, f"cat <<'END'\n{table()}END")
-    path = tmp_path / "scan.pdf"
-    sheet().save(path, "PDF", save_all=True, append_images=[sheet().rotate(90, expand=True)])
-    found = scans.extract(path, "scan.pdf")
-    assert near(shown(found, path, 0, "lake rises"), around(LAKE, RISES))
-    assert near(shown(found, path, 1, "spring."), SPRING)
-    turned = tmp_path / "turned.pdf"
-    turned.write_bytes(path.read_bytes().replace(b"/MediaBox", b"/Rotate 90 /MediaBox"))
-    # The picture of the page is what is recognised, so the places are those of the page as it is shown.
-    assert near(shown(scans.extract(turned, "turned.pdf"), turned, 0, "Ships"), SHIPS)
-
-
-def test_a_passage_is_marked_on_the_page_of_a_picture(on_the_machine: Path, tmp_path: Path) -> None:
-    tesseract(on_the_machine, f"cat <<'END'\n{table()}END")
-    path = tmp_path / "fax.tif"
-    sheet().save(path, "TIFF", save_all=True, append_images=[sheet()])
-    found, document = scans.extract(path, "fax.tif"), tmp_path / "fax.pdf"
-    document.write_bytes(found.shown)
-    assert near(shown(found, document, 1, "lake"), LAKE)
-
-
-def test_where_a_better_text_takes_the_place_of_a_scans_own_it_is_marked(on_the_machine: Path, tmp_path: Path) -> None:
-    words = [("harbour", 60 + 100 * (at % 5), 100 + 50 * (at // 5), 90, 30) for at in range(25)]
-    rows = (f"5\t1\t1\t1\t{at // 5}\t1\t{x}\t{y}\t{w}\t{h}\t96\t{word}" for at, (word, x, y, w, h) in enumerate(words))
-    page = f"1\t1\t0\t0\t0\t0\t0\t0\t{SIZE[0]}\t{SIZE[1]}\t-1\t"
-    tesseract(on_the_machine, "cat <<'END'\n" + "\n".join((HEAD, page, *rows, "END")))
-    path = layered(tmp_path, "hxrb0ur vvat mxs", "harbour " * 25)
-    found = scans.extract(path, "scan.pdf")
-    assert list(found.places) == [0]
-    assert len(places.unpacked(found.places[0])) == 25
-    assert near(shown(found, path, 0, "harbour"), Place(1_000, 1_250, 2_500, 1_625))
-
-
-def test_a_model_does_not_tell_where_words_stand(tmp_path: Path) -> None:
-    path = tmp_path / "scan.pdf"
-    sheet().save(path, "PDF")
-    found = scans.extract(path, "scan.pdf", recogniser=scans.Recogniser("sees", lambda picture: TEXT))
-    assert (TEXT in found.text, found.places) == (True, {})
 
 
 def test_a_scan_opens_at_its_passage_and_its_places_go_with_it(

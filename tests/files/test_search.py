@@ -237,7 +237,7 @@ def test_ligatures_and_wide_letters_are_read_as_plain_ones(owner: User) -> None:
 
 def test_several_phrasings_are_searched_as_one(owner: User) -> None:
     file = indexed(owner, ["A kettle boils.", "A ladder leans.", "An orchid grows.", "A jacket hangs."])
-    hits = search_many(queries=["kettle", "", "orchid"], files=of(file), limit=2)
+    hits = search_many(queries=["kettle", "", "orchid"], files=of(file), limit=2).hits
     assert {(hit.text, *marked(hit)) for hit in hits} == {
         ("A kettle boils.", "kettle"),
         ("An orchid grows.", "orchid"),

@@ -9,11 +9,11 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from core.errors import ProductError
-from llm.models import WorkspaceVersion
 from personas.models import PromptText
 from personas.services import activate_prompt, rules_at, save_text, texts_then, use_built_in_text
 from personas.texts import BUILT_IN, GROUPS, TEXTS, Own, Texts, checked
 from tests.personas.programs import Program
+from workspace.models import WorkspaceVersion
 
 CITATIONS = "prompt-texts/citations/"
 

@@ -11,11 +11,11 @@ from accounts.groups.services import save_group
 from accounts.models import PeopleGroup, Role, User
 from core.errors import ProductError
 from files.models import File
-from personas.models import SavedPrompt
 from projects.invitations import invite
 from projects.members import add_group, change_role, groups_to_choose, hand_over, remove_member
 from projects.models import Membership, Project, ProjectFile, roles
-from projects.prompts.services import editable_projects
+from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.services import editable_projects
 from projects.services import delete_project, update_project
 
 pytestmark = pytest.mark.django_db

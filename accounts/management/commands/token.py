@@ -15,7 +15,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", help="user name")
-        scopes = f"some of: {' '.join(ApiToken.SCOPES)}; without this, all but admin"
+        scopes = f"some of: {' '.join(ApiToken.SCOPES)}; without this, all but system and admin"
         parser.add_argument("--scopes", nargs="+", metavar="SCOPE", help=scopes)
         when = "days from now, or a date or time such as 2030-01-31, or never; without this, in 90 days"
         parser.add_argument("--expires", metavar="WHEN", help=when)

@@ -16,7 +16,7 @@ from chat.conversations.importing.reading import MAX_TITLE, Unusable, reader_of,
 from chat.conversations.importing.stream import Row, rows
 from core.errors import ProductError
 from core.sentences import gettext_noop
-from files.extraction.confinement import limit, seal
+from readers.confinement import limit, seal
 
 MEMORY = 300_000_000  # bytes of address space
 CPU_SECONDS = 120

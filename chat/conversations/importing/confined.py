@@ -19,7 +19,7 @@ from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said, Unusa
 from chat.conversations.importing.stream import damaged
 from core.errors import ProductError
 from core.sentences import Sentence
-from files.extraction.process import ENVIRONMENT, ROOT
+from readers.api import ENVIRONMENT, ROOT
 
 SILENCE = 120.0  # seconds
 LONGEST_SENTENCE = 1_000  # characters of what the process stores as one

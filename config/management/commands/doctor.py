@@ -34,13 +34,12 @@ from core.crypto import is_lost
 from core.errors import ModelError, ProductError
 from core.logs import tracing
 from core.sentences import NO_SENTENCE, Sentence
-from files.extraction.confinement import CALLS, FILES
-from files.extraction.outside import photos, recognition
-from files.extraction.process import layers_that_hold
 from files.models import Embedder, Reranker
 from llm import model_facts, tokens
 from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.services import test_connection
+from readers.api import layers_that_hold, photos_available, recognition_languages
+from readers.confinement import CALLS, FILES
 
 State = Literal["ok", "warn", "fail"]
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
@@ -207,7 +206,7 @@ def _readers() -> Iterator[Finding]:
 
 def _programs() -> Iterator[Finding]:
     """Programs of the machine that read what ours do not."""
-    if languages := recognition.languages():
+    if languages := recognition_languages():
         yield Finding(
             "ok", Sentence("Text recognition"), Sentence("Tesseract knows {languages}", languages=", ".join(languages))
         )
@@ -216,7 +215,7 @@ def _programs() -> Iterator[Finding]:
         yield Finding(
             "warn", Sentence("Text recognition"), Sentence("Tesseract is not installed, so scans have no text"), mend
         )
-    if photos.available():
+    if photos_available():
         yield Finding("ok", Sentence("Photos of phones"), Sentence("libheif's program opens HEIC"))
     else:
         mend = Sentence("Install libheif-examples.")

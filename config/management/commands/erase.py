@@ -4,8 +4,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from accounts.models import User
-from config.workspace.erasing import erase_person
 from core.errors import ProductError
+from workspace.administration.erasing import erase_person
 
 PATIENCE = 60.0  # seconds for answers that are being stopped
 

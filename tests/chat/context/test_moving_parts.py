@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from chat.context.rendering import DateAwareness, Moment, ToolGuidance, reminder_text, system_text
+from chat.context.rendering import DateAwareness, Moment, NoteForm, ToolGuidance, reminder_text, system_text
 
 SEARCH = ToolGuidance("search", "Use it for facts.", is_search=True)
 CLOCK = ToolGuidance("clock", "Use it for the time.")
@@ -50,3 +50,32 @@ def test_one_reminder_keeps_the_built_in_and_the_users_texts() -> None:
 
 def test_without_reminders_there_is_none() -> None:
     assert reminder_text([], NEAR_END) is None
+
+
+def test_documents_in_the_prompt_bring_the_rules_of_citations_in_every_layout() -> None:
+    for layout in ("near_end", "files_first", "all_first"):
+        moment = Moment(layout, NOON, tools=(CLOCK,), available=frozenset({"clock"}))
+        assert "# Citations" not in system_text("Be kind.", moment)
+        assert "# Citations" in system_text("Be kind.", replace(moment, documents=True))
+
+
+def test_documents_alone_are_reminded_of_where_the_profile_says_so() -> None:
+    documents = replace(NEAR_END, documents=True)
+    assert reminder_text([], documents) is None
+    assert "[1]" in str(reminder_text([], replace(documents, always_remind=True)))
+
+
+def test_a_web_search_is_followed_by_a_reminder_to_open_pages_while_one_can_be_opened() -> None:
+    searched = replace(NEAR_END, searched=True, web_unopened=True)
+    assert "open_url" not in str(reminder_text([], searched))
+    assert "open_url" in str(reminder_text([], replace(searched, available=frozenset({"open_url"}))))
+
+
+@pytest.mark.parametrize(
+    ("form", "begins"),
+    [("plain", "Be brief."), ("heading", "Reminder from the workspace"), ("tags", "<note>\nBe brief.")],
+)
+def test_a_reminder_is_told_from_the_persons_words_as_the_profile_says(form: NoteForm, begins: str) -> None:
+    moment = replace(NEAR_END, note_form=form)
+    assert str(reminder_text(["Be brief."], moment)).startswith(begins)
+    assert ("# Notes" in system_text("Be kind.", moment)) == (form == "tags")

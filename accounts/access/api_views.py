@@ -1,0 +1,40 @@
+"""Who asks the API: the person of a view, and of views that Django REST framework does not cover."""
+
+from django.http import HttpRequest
+from rest_framework.exceptions import AuthenticationFailed
+
+from accounts.access.authentication import bearer, user_of_token
+from accounts.models import User
+from core.api.rate_limit import count, require
+from core.api.views import ApiView, missing_scope
+from core.errors import ProductError
+
+
+class ScopedView(ApiView):
+    """The base of every API view: signed in, with the scope that the view names, within its rate, and each write
+    once per `Idempotency-Key`."""
+
+    @property
+    def person(self) -> User:
+        user = self.caller
+        if not isinstance(user, User):
+            raise TypeError("an API view was reached without a user")
+        return user
+
+
+def user_of_request(request: HttpRequest, scope: str) -> User:
+    """For views that Django REST framework does not cover: who asks, by a token of that scope or by the session.
+
+    Counts the call, too. Raises `not_authenticated` or `bad_token` (401), `missing_scope` (403), `throttled` (429).
+    """
+    token = bearer(request)
+    try:
+        user, row = user_of_token(token) if token else (request.user, None)
+    except AuthenticationFailed as error:
+        raise ProductError("bad_token", str(error.detail), status=401) from error
+    if not isinstance(user, User) or not user.is_active:
+        raise ProductError("not_authenticated", "Sign in, or send a token as “Authorization: Bearer …”.", status=401)
+    if row is not None and scope not in row.scopes:
+        raise ProductError("missing_scope", missing_scope(scope), status=403)
+    require(count(user, scope), scope)
+    return user

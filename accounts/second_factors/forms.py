@@ -1,0 +1,116 @@
+"""The forms that check a second factor: a code, a passkey that signs in, a passkey that is added.
+
+The checks of passkeys (WebAuthn) are django-allauth's. The challenge is in the session. A device finds a passkey
+without a user name, and asks for its PIN or a fingerprint (`MFA_WEBAUTHN_USER_VERIFICATION`): so it is two factors.
+"""
+
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from allauth.mfa.webauthn.forms import AddWebAuthnForm, AuthenticateWebAuthnForm
+from django import forms
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from accounts.access import sign_ins
+from accounts.access.login_throttle import LimitedTriesMixin, begin_code
+from accounts.models import User
+from accounts.second_factors import services
+from core.errors import ProductError
+from core.sentences import Sentence
+
+LONGEST = 20_000  # characters of a browser's answer
+LONGEST_NAME = 100  # of a passkey
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # by answers that no browser sends
+
+
+def passkey_refused() -> ProductError:
+    sentence = Sentence(
+        "The passkey was not taken: it is not known here, or the page was open for too long. Try again."
+    )
+    return ProductError("passkey_refused", sentence, status=403)
+
+
+class CodeForm(LimitedTriesMixin, forms.Form):
+    """A code of one's app, or a recovery code, of which only so many are tried."""
+
+    code = forms.CharField(max_length=40)
+
+    def __init__(self, request: HttpRequest, user: User, data: Any = None) -> None:
+        super().__init__(data)
+        self.request, self.user = request, user
+
+    def clean_code(self) -> str:
+        code: str = self.cleaned_data["code"]
+        with self.trying(begin_code(self.request, self.user, services.kind_of_code(code))):
+            if not services.takes_code(user=self.user, code=code):
+                sign_ins.code_refused(self.user)
+                sentence = _("This code is not right, or it was used already. Enter the next one that your app shows.")
+                raise ValidationError(sentence, code="wrong_code")
+        return code
+
+
+class CredentialField(forms.JSONField):
+    """Read the answer of a browser to a challenge."""
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            return super().to_python(value[:LONGEST])
+        except MALFORMED as error:
+            raise _refusal() from error
+
+
+class PasskeyForm(AuthenticateWebAuthnForm):  # type: ignore[misc]  # it has no types
+    """Check the passkey that has signed the challenge. Without a `user` it may be anybody's."""
+
+    credential = CredentialField()
+
+    def clean_credential(self) -> Authenticator:
+        try:
+            row: Authenticator = super().clean_credential()
+        except MALFORMED as error:
+            raise _refusal() from error
+        if not row.user.is_active:
+            raise _refusal()
+        return row
+
+    @property
+    def row(self) -> Authenticator:
+        row: Authenticator = self.cleaned_data["credential"]
+        return row
+
+
+def require_passkey(user: User, data: Any) -> Authenticator:
+    """Return the passkey of this person that has signed the challenge. Raises `passkey_refused` (403)."""
+    form = PasskeyForm(user=user, data=data)
+    if not form.is_valid():
+        raise passkey_refused()
+    return form.row
+
+
+class PasskeySignInForm(PasskeyForm):
+    """Check the passkey of somebody who signs in; of somebody who signs in again, only their own."""
+
+    def __init__(self, request: HttpRequest, **options: Any) -> None:
+        super().__init__(user=request.user if request.user.is_authenticated else None, **options)
+
+
+class NewPasskeyForm(AddWebAuthnForm):  # type: ignore[misc]  # it has no types
+    """Check the passkey that a browser has made."""
+
+    credential = CredentialField()
+
+    def clean_name(self) -> str:
+        return str(super().clean_name())[:LONGEST_NAME]
+
+    def clean(self) -> dict[str, Any]:
+        try:
+            return dict(super().clean())
+        except MALFORMED as error:
+            raise _refusal() from error
+
+
+def _refusal() -> ValidationError:
+    refused = passkey_refused()
+    return ValidationError(refused.detail, code=refused.code)

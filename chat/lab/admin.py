@@ -1,0 +1,166 @@
+"""The prompt lab in the admin. What people wrote is not shown, but to those whose conversation it is."""
+
+from typing import Any, ClassVar, cast
+
+from django import forms
+from django.contrib import admin
+from django.core.paginator import Paginator
+from django.db.models import ForeignKey
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.translation import gettext, gettext_lazy
+from django.utils.translation import gettext as _
+from unfold.widgets import UnfoldAdminTextInputWidget, UnfoldBooleanWidget
+
+from accounts.models import User
+from chat.lab import services
+from chat.lab.models import Replay
+from chat.prompts.wording import KINDS, SECTIONS, state_of
+from core.admin import STATES, RecordAdmin, acting, display
+from core.errors import ProductError
+from core.i18n import grouped
+from llm.models import Model
+
+HEADINGS = (
+    *(gettext_lazy("Tokens"), gettext_lazy("Planned"), gettext_lazy("Cached, in percent"), gettext_lazy("Planned")),
+    *(gettext_lazy("Left out"), gettext_lazy("Planned"), gettext_lazy("Cost"), gettext_lazy("Planned")),
+)
+INSTEAD = ("model", "profile", "layout", "policy", "system_prompt")
+
+
+class ReplayForm(forms.ModelForm[Replay]):
+    """`user`, who wants it, is set by the admin."""
+
+    user: User
+
+    conversation_id = forms.CharField(
+        label="Conversation",
+        required=False,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="The id of one, whose newest turns are planned again. Empty: a sample of all conversations.",
+    )
+    confirmed = forms.BooleanField(
+        label="Yes, ask",
+        required=False,
+        widget=UnfoldBooleanWidget,
+        help_text=f"Each turn is a model call that costs money, at most {Replay.MOST_ASKED} of them, and only in "
+        "conversations of your own: other people's texts are theirs.",
+    )
+
+    class Meta:
+        model = Replay
+        fields: ClassVar = ["most", *INSTEAD, "asks"]
+
+    def clean(self) -> dict[str, Any]:
+        asked: dict[str, Any] = super().clean() or {}
+        if self.errors:
+            return asked
+        if asked["asks"] and not asked["confirmed"]:
+            raise forms.ValidationError({"confirmed": gettext("Tick this as well, or do not ask the model.")})
+        fields = {name: asked[name] for name in ("most", *INSTEAD, "asks")}
+        try:
+            place = services.conversation_of(asked["conversation_id"]) if asked["conversation_id"] else None
+            services.check(user=self.user, job=Replay(conversation=place, **fields))
+        except ProductError as error:
+            raise forms.ValidationError(str(error.sentence), code=error.code) from error
+        self.instance.conversation = place
+        return asked
+
+
+@admin.register(Replay)
+class ReplayAdmin(RecordAdmin):
+    form = ReplayForm
+    change_form_template = "admin/chat/replay/change_form.html"
+    list_display = ("created", "author", "turns_of", "instead", "status_label", "progress")
+    list_select_related = ("author", *(name for name in INSTEAD if name not in ("layout", "policy")))
+    list_filter = ("status",)
+    search_fields = ("=id", "=conversation__id", "=author__username")
+    search_help_text = "The id of a replay or conversation, or a user name"
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return acting(request).has_perm("chat.add_replay")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return acting(request).has_perm("chat.delete_replay")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        if obj is None:
+            return ("conversation_id", "most", *INSTEAD, "asks", "confirmed")
+        return ("author", "created", "turns_of", "instead", "asks")  # what changes meanwhile is in the results
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        if obj is not None:
+            return super().get_form(request, obj, change, form=forms.ModelForm, **kwargs)
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        form.user = acting(request)
+        return form
+
+    def formfield_for_foreignkey(self, db_field: "ForeignKey[Any, Any]", request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name == "model":
+            kwargs["queryset"] = Model.objects.usable()
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        services.start_replay(user=cast("User", acting(request)), job=obj)
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        return HttpResponseRedirect(reverse("admin:chat_replay_change", args=[obj.pk]))
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        job = self.get_object(request, object_id)
+        context = {**self._results(request, job), **(extra_context or {})} if job is not None else extra_context
+        return super().change_view(request, object_id, form_url, context)
+
+    def _results(self, request: HttpRequest, job: Replay) -> dict[str, Any]:
+        """The turns, those in which what is planned differs or cannot be compared as they come; a page of them."""
+        rows = job.turns.select_related("turn__conversation", "turn__answer").defer("turn__report")
+        page = Paginator(rows, self.list_per_page).get_page(request.GET.get("page"))
+        totals = job.totals
+        return {
+            "job": job,
+            "headings": HEADINGS,
+            "totals": services.cells(totals["sent"], totals["planned"]) if totals else (),
+            "page": page,
+            "rows": [
+                {
+                    "row": row,
+                    "cells": services.cells(row.sent, row.planned),
+                    "changes": [
+                        {**change, "kind": KINDS.get(change["kind"]) or SECTIONS[change["kind"]]}
+                        | {"words": state_of(change), "words_before": state_of(change["was"]) if change["was"] else ""}
+                        for change in row.changes
+                    ],
+                    "own": row.turn.conversation.owner_id == request.user.pk,
+                }
+                for row in page
+            ],
+        }
+
+    @display(description="Turns of")
+    def turns_of(self, job: Replay) -> str:
+        if job.conversation_id is None:
+            return _("a sample of all")
+        return _("Conversation %(id)s") % {"id": job.conversation_id}
+
+    @display(description="Instead")
+    def instead(self, job: Replay) -> str:
+        fields = [field for field in Replay._meta.concrete_fields if field.name in INSTEAD]
+        named = [(field.verbose_name, getattr(job, field.name)) for field in fields]
+        said = [f"{name}: {value}" for name, value in named if value]
+        return ", ".join(said) or _("nothing, as it was")
+
+    @display(description="Status", ordering="status", label=STATES)
+    def status_label(self, job: Replay) -> str:
+        return job.status
+
+    @display(description="Planned")
+    def progress(self, job: Replay) -> str:
+        numbers = {"planned": grouped(job.planned), "total": grouped(job.total)}
+        if not job.totals:
+            return _("%(planned)s of %(total)s") % numbers
+        return _("%(planned)s of %(total)s, %(compared)s compared") % {
+            **numbers,
+            "compared": grouped(job.totals["compared"]),
+        }

@@ -1,0 +1,113 @@
+"""The prompt lab: stored turns that are planned again under something else (`chat.lab`)."""
+
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+from uuid_utils.compat import uuid7
+
+from core.sentence_field import SentenceColumn
+from personas.models import BudgetProfile
+
+
+class ReplayQuerySet(models.QuerySet["Replay"]):
+    def live(self) -> "ReplayQuerySet":
+        return self.filter(status__in=Replay.LIVE)
+
+
+def _instead(to: str, help_text: str) -> Any:
+    # Without what it was planned with, its figures say nothing any more.
+    return models.ForeignKey(to, null=True, blank=True, on_delete=models.CASCADE, related_name="+", help_text=help_text)
+
+
+class Replay(models.Model):
+    """What is to be planned again, and under what. The row is the truth about who works on it.
+
+    Without a `conversation` it is a sample of all. `total` is the number of turns that were found, `planned` of those
+    that are done. `totals` has, for the turns that could be compared, `compared` and the figures of `sent` and
+    `planned` (`chat.lab.planning.Figures`).
+    """
+
+    class Status(models.TextChoices):
+        QUEUED = "queued", _("Waiting")
+        RUNNING = "running", _("Running")
+        DONE = "done", _("Done")
+        FAILED = "failed", _("Failed")
+
+    LIVE = (Status.QUEUED, Status.RUNNING)
+    MOST, MOST_ASKED = 1_000, 20  # turns
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    conversation = models.ForeignKey(
+        "chat.Conversation", null=True, blank=True, on_delete=models.CASCADE, related_name="replays"
+    )
+    most = models.PositiveIntegerField(
+        "turns at most", default=100, validators=[MinValueValidator(1), MaxValueValidator(MOST)]
+    )
+    model = _instead("llm.Model", "Empty: the one that was asked.")
+    profile = _instead("personas.BudgetProfile", "Empty: with the numbers of that time.")
+    system_prompt = _instead("personas.SystemPrompt", "Empty: the version that was sent.")
+    layout = models.CharField(
+        max_length=20, choices=BudgetProfile.Layout, blank=True, help_text="Empty: the profile's, or as it was."
+    )
+    policy = models.CharField(
+        max_length=20, choices=BudgetProfile.Policy, blank=True, help_text="Empty: the profile's, or as it was."
+    )
+    asks = models.BooleanField("ask the model", default=False)
+    status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
+    attempt = models.PositiveSmallIntegerField(default=0, editable=False)
+    total = models.PositiveIntegerField(default=0)
+    planned = models.PositiveIntegerField(default=0)
+    totals: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    code = models.CharField(max_length=60, blank=True)
+    detail = SentenceColumn(blank=True)
+    heartbeat = models.DateTimeField(auto_now_add=True)
+    created = models.DateTimeField(auto_now_add=True)
+    finished = models.DateTimeField(null=True, blank=True)
+
+    objects = ReplayQuerySet.as_manager()
+
+    class Meta:
+        app_label = "chat"
+        ordering: ClassVar = ["-id"]
+        verbose_name_plural = "prompt lab"
+        indexes: ClassVar = [
+            models.Index(
+                fields=["heartbeat"], condition=Q(status__in=["queued", "running"]), name="replay_live_heartbeat"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+    @property
+    def live(self) -> bool:
+        return self.status in self.LIVE
+
+
+class ReplayedTurn(models.Model):
+    """One turn of a replay; it goes with the turn, since `answer` is what a model has written to its question.
+
+    `sent` and `planned` are figures, empty where the turn cannot be compared; `problems` say why, each a `code` and a
+    `detail`. `changes` are the sources that become of the last call otherwise than in what was sent, without titles.
+    """
+
+    replay = models.ForeignKey(Replay, on_delete=models.CASCADE, related_name="turns")
+    turn = models.ForeignKey("chat.Turn", on_delete=models.CASCADE, related_name="+")
+    sent: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    planned: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    problems: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    changes: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    answer = models.TextField(blank=True)
+
+    class Meta:
+        app_label = "chat"
+        ordering: ClassVar = ["id"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["replay", "turn"], name="turn_replayed_once")]
+
+    def __str__(self) -> str:
+        return str(self.turn_id)

@@ -1,0 +1,127 @@
+"""The ledger for administrators: every model call, sums of any days, and all of it as a table to take along."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminTextInputWidget
+
+from chat.ledger.models import ModelCall
+from chat.ledger.services import as_csv, between, in_words, record_export
+from chat.ledger.sums import Line, Used
+from core.admin import RecordAdmin, acting, button, column, display
+from core.i18n import dollars
+
+TABLES = {
+    "day": _("Day"),
+    "model": _("Model"),
+    "user": _("Person"),
+    "group": _("Group"),
+    "project": _("Project"),
+    "persona": _("Persona"),
+    "token": _("API token"),
+    "purpose": _("Purpose"),
+}
+SHOWN = 100  # rows of a table
+
+
+def _named(lines: Sequence[Line], kind: str) -> list[tuple[Any, Line]]:
+    """Days and purposes as they are said in the reader's language, of the others the name."""
+    if kind == "purpose":
+        return [(ModelCall.Purpose(line.key).label, line) for line in lines]
+    return [(line.key if kind == "day" else line.name, line) for line in lines]
+
+
+class RangeForm(forms.Form):
+    """Which calls are summed; what is left empty leaves nothing out."""
+
+    first = forms.DateField(label=_("From"), required=False, widget=UnfoldAdminDateWidget)
+    last = forms.DateField(label=_("To"), required=False, widget=UnfoldAdminDateWidget)
+    person = forms.CharField(label=_("User name"), required=False, widget=UnfoldAdminTextInputWidget)
+    model = forms.CharField(label=_("Model"), required=False, widget=UnfoldAdminTextInputWidget)
+
+    def days(self) -> tuple[date | None, date | None]:
+        return self.cleaned_data.get("first"), self.cleaned_data.get("last")
+
+    def calls(self) -> QuerySet[ModelCall]:
+        return between(ModelCall.objects.filter(**self._only()), timezone.get_default_timezone(), *self.days())
+
+    def used(self) -> Used:
+        return Used(*self.days(), timezone.get_default_timezone(), self._only())
+
+    def _only(self) -> dict[str, str]:
+        asked = {"person__username": self.cleaned_data.get("person"), "model_name": self.cleaned_data.get("model")}
+        return {name: value for name, value in asked.items() if value}
+
+
+@admin.register(ModelCall)
+class ModelCallAdmin(RecordAdmin):
+    ordering = ("-id",)
+    list_display = ("created", "person", "provider_name", "model_name", "purpose", "tokens", "money", "counted")
+    list_select_related = ("person",)
+    list_filter = ("purpose", "counted", "model", "created")
+    search_fields = ("=person__username", "=model_name", "=turn__id", "=conversation__id")
+    search_help_text = "A user name, a model, or the id of a turn or conversation"
+    fields = (
+        *(
+            "id",
+            "created",
+            "person",
+            "of_group",
+            "of_token",
+            "purpose",
+            "of_conversation",
+            "of_turn",
+            "number",
+            "project",
+            "of_persona",
+        ),
+        *("provider_name", "model_name", "input", "cached_input", "cache_written", "output", "reasoning"),
+        *("counted", "money"),
+    )
+    actions_list: Any = ("sums",)
+    of_group = column("group_id", "Group")
+    of_token = column("token_id", "API token")
+    of_conversation = column("conversation_id", "Conversation")
+    of_turn = column("turn_id", "Turn")
+    of_persona = column("persona_id", "Persona")
+
+    @display(description="Tokens read / cached / written", ordering="input")
+    def tokens(self, call: ModelCall) -> str:
+        return f"{call.input:,} / {call.cached_input:,} / {call.output:,}"
+
+    @display(description="Cost", ordering="cost")
+    def money(self, call: ModelCall) -> str:
+        return "–" if call.cost is None else dollars(call.cost)
+
+    @button("Sums", icon="functions", permission="view")
+    def sums(self, request: HttpRequest) -> HttpResponseBase:
+        """By day, model, person, group and more; at first those of the present month."""
+        today = timezone.localdate(timezone=timezone.get_default_timezone())
+        form = RangeForm(request.GET if "first" in request.GET else {"first": today.replace(day=1), "last": today})
+        if "csv" in request.GET and form.is_valid():
+            days = {name: form.cleaned_data.get(name) for name in ("first", "last")}
+            record_export(user=acting(request), **days)
+            return as_csv(form.calls(), "model-calls.csv")
+        used = form.used() if form.is_valid() else None
+        total = used.total() if used is not None else None
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("What model calls took and cost"),
+            "opts": self.opts,
+            "form": form,
+            "total": in_words(total) if total is not None and total.calls else "",
+            "tables": [
+                (title, _named(used.lines(kind, SHOWN), kind)) for kind, title in TABLES.items() if used is not None
+            ],
+            "query": request.GET.urlencode() or f"first={today.replace(day=1)}&last={today}",
+        }
+        return TemplateResponse(request, "admin/chat/modelcall/sums.html", context)

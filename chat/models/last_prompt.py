@@ -1,0 +1,30 @@
+"""Which prompt a provider's cache has, which makes the next one cheaper."""
+
+from typing import Any, ClassVar
+
+from django.db import models
+
+from chat.models.conversation import Conversation
+
+
+class LastPrompt(models.Model):
+    """The fingerprint of the newest prompt that a conversation has sent to a model, as `chat.context.cache` makes it:
+    by it the next plan knows what the provider's cache will serve. None of the prompt's text is in it.
+
+    `window_cap`: tokens; the window under which it was planned, where the provider had refused a longer prompt of this
+    conversation without naming its limit. See `chat.prompts.turn_context.wider_cap`.
+    """
+
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="last_prompts")
+    # Without a constraint: a model that is removed while it answers must not keep the answer from being stored.
+    model = models.ForeignKey("llm.Model", on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    prompt: "models.JSONField[Any, Any]" = models.JSONField()
+    window_cap = models.PositiveIntegerField(null=True, blank=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["conversation", "model"], name="one_last_prompt_per_model"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.conversation_id} {self.model_id}"

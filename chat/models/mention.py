@@ -1,0 +1,28 @@
+"""Which tasks a person's messages mentioned on which day."""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+
+from projects.planner.models.codes import MAX_LENGTH
+
+
+class Mention(models.Model):
+    """On this day of theirs, a person's message mentioned the objective or task of this code with @.
+
+    An item that is mentioned means its task. The row outlives the message: it was mentioned, whatever became of it.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    day = models.DateField()
+    code = models.CharField(max_length=MAX_LENGTH)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["user", "day", "code"], name="mentioned_once_a_day"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.code} on {self.day}"

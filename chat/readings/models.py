@@ -1,0 +1,158 @@
+"""A question asked over all of files that are larger than the window (`chat.readings`)."""
+
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+from uuid_utils.compat import uuid7
+
+from accounts.models import asked_with
+from chat.models.conversation import Conversation
+from core.sentence_field import SentenceColumn
+from files.models import File
+
+
+class ReadingQuerySet(models.QuerySet["Reading"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ReadingQuerySet":
+        """One's own, without those of conversations that are deleted."""
+        return self.filter(Q(conversation=None) | Q(conversation__deleted=None), person_id=user.pk)
+
+    def listed_for(self, user: AbstractBaseUser | AnonymousUser) -> "ReadingQuerySet":
+        """Without those of temporary conversations."""
+        return self.visible_to(user).exclude(conversation__origin=Conversation.Origin.TEMPORARY)
+
+    def live(self) -> "ReadingQuerySet":
+        return self.filter(status__in=Reading.LIVE)
+
+
+class Reading(models.Model):
+    """The row is the truth about who works on it; what it took is in the ledger (`ModelCall.reading`).
+
+    What is read are the texts of its `files`, one behind the other; `file` is the first of them, `file_name` has
+    all their names. `passages` are the ends of the passages that this text is divided into, in characters and
+    in order: the first begins at 0, each other one where the one before it ends, and the last ends with the
+    text. An answer cites them by their numbers, from 1. `text_sha256` is of the text that they divide. `calls`,
+    `tokens` and `cost` (US dollars) are the most that its person was shown and agreed to; `asked` counts the
+    calls begun since then. `only_answer`: parts that are not read stay so. `citation_check`: how many sentences
+    of the answer were `checked` against what they cite, the `doubts` in the form of the event `CITATION_CHECK`,
+    and a `note` where not all of it was done; None where nothing was. `code` and `detail` say why it ended;
+    `attempt` counts claims, `tries` those without progress.
+
+    While it is `CHECKING`, the answer is there: whatever ends it then makes it `DONE`.
+    """
+
+    class Status(models.TextChoices):
+        QUEUED = "queued", _("Waiting")
+        RUNNING = "running", _("Reading")
+        CHECKING = "checking", _("Checking citations")
+        DONE = "done", _("Done")
+        STOPPED = "stopped", _("Stopped")
+        FAILED = "failed", _("Failed")
+
+    LIVE = (Status.QUEUED, Status.RUNNING, Status.CHECKING)
+    MAX_QUESTION = 10_000  # characters
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="readings")
+    conversation = models.ForeignKey(Conversation, null=True, on_delete=models.CASCADE, related_name="readings")
+    file = models.ForeignKey(File, null=True, on_delete=models.SET_NULL, related_name="+")
+    file_name = models.CharField(max_length=255)  # of several files, their names with commas between
+    question = models.TextField()
+    model = models.ForeignKey("llm.Model", null=True, on_delete=models.SET_NULL, related_name="+")
+    model_name = models.CharField(max_length=200)
+    status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
+    passages: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    text_sha256 = models.CharField(max_length=64)
+    calls = models.PositiveIntegerField()
+    tokens = models.PositiveBigIntegerField()
+    cost = models.DecimalField(max_digits=26, decimal_places=12, null=True)
+    token = asked_with()
+    asked = models.PositiveIntegerField(default=0)
+    only_answer = models.BooleanField(default=False)
+    answer = models.TextField(blank=True)
+    citation_check: "models.JSONField[Any, Any]" = models.JSONField(null=True, default=None)
+    code = models.CharField(max_length=60, blank=True)
+    detail = SentenceColumn(blank=True)
+    attempt = models.PositiveIntegerField(default=0)
+    tries = models.PositiveIntegerField(default=0)
+    heartbeat = models.DateTimeField(auto_now_add=True)
+    created = models.DateTimeField(auto_now_add=True)
+    finished = models.DateTimeField(null=True, blank=True)
+
+    objects = ReadingQuerySet.as_manager()
+
+    class Meta:
+        app_label = "chat"
+        ordering: ClassVar = ["-id"]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["heartbeat"],
+                condition=Q(status__in=["queued", "running", "checking"]),
+                name="reading_live_heartbeat",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+    @property
+    def live(self) -> bool:
+        return self.status in self.LIVE
+
+
+class ReadingFile(models.Model):
+    """A file of a reading, whose text is characters [start, end) of what is read."""
+
+    reading = models.ForeignKey(Reading, on_delete=models.CASCADE, related_name="files")
+    file = models.ForeignKey(File, null=True, on_delete=models.SET_NULL, related_name="+")
+    name = models.CharField(max_length=255)
+    start = models.PositiveIntegerField(default=0)
+    end = models.PositiveIntegerField()
+
+    class Meta:
+        app_label = "chat"
+        ordering: ClassVar = ["start"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["reading", "start"], name="one_file_of_a_reading_from_a_place")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.reading_id}: {self.name}"
+
+
+class ReadingPart(models.Model):
+    """Characters [start, end) of the text, and what was found there.
+
+    At level 0 the parts of a reading are all of the text, each of one file, and each is asked about by itself. At the
+    levels above, a row is what the rows of the level below within its characters were folded into. `tokens` are those
+    of `findings`, which are empty where nothing was found. `cut_off`: they end where the model had no room for more.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting", _("Not read yet")
+        DONE = "done", _("Read")
+        FAILED = "failed", _("Not read")
+
+    reading = models.ForeignKey(Reading, on_delete=models.CASCADE, related_name="parts")
+    level = models.PositiveSmallIntegerField(default=0)
+    start = models.PositiveIntegerField()
+    end = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    findings = models.TextField(blank=True)
+    tokens = models.PositiveIntegerField(default=0)
+    cut_off = models.BooleanField(default=False)
+    code = models.CharField(max_length=60, blank=True)
+    detail = SentenceColumn(blank=True)
+
+    class Meta:
+        app_label = "chat"
+        ordering: ClassVar = ["level", "start"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["reading", "level", "start"], name="one_part_of_a_reading_from_a_place")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.reading_id}: {self.start}–{self.end}"

@@ -1,0 +1,52 @@
+"""How long a web process waits for a database that cannot be reached.
+
+1. libpq gives up a connection attempt (`connect_timeout`), and a connection whose network loses everything (keepalives,
+   `tcp_user_timeout`).
+2. The pool tries to connect for `RECONNECT_SECONDS`. Then it calls `refuse_waiting`: each request that waits for a
+   connection is refused, and the next one opens a new pool.
+3. `problems` answers a refused request with 503.
+
+A request waits for up to 30 s while the database works, since several hundred may be sent at once. A request whose
+statement is under way waits for as long as the server does: a server that hangs looks like a long query.
+"""
+
+import threading
+from typing import Any
+
+from django.db import connections
+from psycopg_pool import ConnectionPool
+
+RECONNECT_SECONDS = 2.0  # a refused page may ask twice, for the person and for the name of the workspace
+MAX_WAITING = 1000  # requests, each with a thread
+REFUSE_ALL = -1
+LIBPQ_OPTIONS = {
+    "connect_timeout": 2,  # seconds
+    "keepalives_idle": 1,  # seconds
+    "keepalives_interval": 1,  # seconds
+    "keepalives_count": 3,
+    "tcp_user_timeout": 3000,  # milliseconds
+}
+
+
+def bound_waits(database: dict[str, Any]) -> None:
+    """Add the bounds to Django's settings of a database. Options of its URL take precedence."""
+    options = database["OPTIONS"]
+    database["OPTIONS"] = {**LIBPQ_OPTIONS, **options}
+    options["pool"] |= {
+        "reconnect_timeout": RECONNECT_SECONDS,
+        "reconnect_failed": refuse_waiting,
+        "max_waiting": MAX_WAITING,
+    }
+
+
+def refuse_waiting(pool: "ConnectionPool[Any]") -> None:
+    """Close the pool in a thread of its own: the pool calls this from a thread that the closing waits for."""
+    threading.Thread(target=_close, args=(pool,), name="refuse-waiting", daemon=True).start()
+
+
+def _close(pool: "ConnectionPool[Any]") -> None:
+    pool.max_waiting = REFUSE_ALL  # requests whose connection failed its check would still queue up after the closing
+    pool.close(timeout=0)
+    for connection in connections.all():
+        if connection.pool is pool:  # type: ignore[attr-defined]  # no stubs have it
+            connection.close_pool()  # type: ignore[attr-defined]  # as above

@@ -1,0 +1,1 @@
+"""What few installations need: see README.md."""

@@ -1,0 +1,83 @@
+"""`POST /api/v1/ag-ui/`: AG-UI 1.0 (docs.ag-ui.com). The input of a run comes in, its events go out."""
+
+import logging
+from collections.abc import AsyncIterator
+
+from ag_ui.core import RunAgentInput, RunErrorEvent
+from ag_ui.encoder import EventEncoder
+from django.http import HttpResponseBase
+from django.utils.translation import get_language, override
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+
+from accounts.access.api_views import ScopedView
+from accounts.access.authentication import Credential
+from accounts.realtime import require_connection_of_request
+from chat.models import Turn
+from chat.prompts.turn_context import options_of
+from chat.realtime import event_stream
+from chat.realtime.events import EventType
+from chat.turns.store import UNEXPECTED
+from contrib.ag_ui import run_input, start_run
+from contrib.ag_ui.translation import Head, Translation
+from core.api.idempotency import key_of
+from core.api.streams import EVENT_STREAM, JSON_OR_EVENTS
+
+logger = logging.getLogger(__name__)
+
+
+class AgUiView(ScopedView):
+    renderer_classes = JSON_OR_EVENTS
+    new_each_time = ("runId",)
+
+    @extend_schema(operation_id="ag_ui_run", request=RunAgentInput, responses={(200, EVENT_STREAM): OpenApiTypes.STR})
+    def post(self, request: Request) -> HttpResponseBase:
+        """Runs the agent as AG-UI says: each `data:` line is an event, from RUN_STARTED to RUN_FINISHED or RUN_ERROR.
+
+        `threadId` is a conversation's id, or a new UUID. `messages` ends with what the user says, or with results of
+        the program's `tools`; of a thread that is known here, earlier messages are not read: the stored ones count.
+        `forwardedProps` may name a `model`, a `persona` and `files` by id.
+        """
+        wanted = run_input.read(request.data)
+        require_connection_of_request(self.person.pk)
+        turn, after_seq, parts = start_run.start(user=self.person, wanted=wanted, key=key_of(request))
+        head = Head(
+            thread=wanted.given.thread_id,
+            run=wanted.given.run_id,
+            turn=str(turn.pk),
+            answer=str(turn.answer_id),
+            model=turn.model.name if turn.model else "",
+            external={tool.name for tool in options_of(turn.options).tools},
+            absolute=request.build_absolute_uri,
+            messages=wanted.given.messages,
+        )
+        told = _lines(Translation(head, parts), turn, after_seq, get_language() or "")
+        return event_stream.response(Credential.of(request._request, self.person), told)
+
+
+async def _lines(translation: Translation, turn: Turn, after_seq: int, language: str) -> AsyncIterator[str]:
+    """From RUN_STARTED to RUN_FINISHED or RUN_ERROR; a comment after each 2.5 s of silence.
+
+    A client that goes away does not stop the turn.
+    """
+    encode = EventEncoder().encode
+    yield encode(translation.begin())
+    try:
+        async for wire in event_stream.wire_events(turn, after_seq):
+            if not wire:
+                yield ": waiting\n\n"
+                continue
+            ended = wire["type"] == EventType.SNAPSHOT and wire["status"] not in Turn.LIVE
+            row = await event_stream.row_of(turn.pk) if ended else None
+            with override(language):  # a stream is read when the middleware that chose it has ended
+                told = translation.feed(event_stream.readable(wire))
+                told += [] if row is None else translation.end(row)
+            for event in told:
+                yield encode(event)
+            if translation.ended:
+                return
+    except Exception:
+        logger.exception("the AG-UI stream of turn %s broke off", turn.pk)
+        with override(language):
+            yield encode(RunErrorEvent(message=str(UNEXPECTED.detail), code=UNEXPECTED.code))

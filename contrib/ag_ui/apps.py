@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class AgUiConfig(AppConfig):
+    name = "contrib.ag_ui"

@@ -1,0 +1,66 @@
+"""AG-UI in the OpenAPI document: its events, as the protocol's own package describes them, and an example."""
+
+from typing import Any
+
+from ag_ui.core import Event
+from pydantic import TypeAdapter
+
+from config.api_docs.schema import ID, OTHER, Document, message_of
+from contrib.ag_ui.run_input import MAX_CHARACTERS, MOST_ITEMS
+from core.api.streams import EVENT_STREAM
+
+OPERATION = "ag_ui_run"
+PREFIX = "AgUi"  # of the names of components
+EXAMPLE = {
+    "threadId": ID,
+    "runId": OTHER,
+    "messages": [{"id": "1", "role": "user", "content": "Where is it warm in May?"}],
+}
+
+
+def complete(result: dict[str, Any], **context: Any) -> dict[str, Any]:
+    """Add AG-UI's events to drf-spectacular's document, after `config.api_docs.schema.complete`."""
+    result["components"]["schemas"] |= _components()
+    _bound_run_input(result["components"]["schemas"])
+    for path in result["paths"].values():
+        for operation in path.values():
+            if operation["operationId"] == OPERATION:
+                events = operation["responses"]["200"]["content"][EVENT_STREAM]
+                events["schema"] = {"$ref": f"#/components/schemas/{PREFIX}EventMessage"}
+                operation["requestBody"]["content"]["application/json"]["example"] = EXAMPLE
+    return result
+
+
+def _components() -> Document:
+    event = TypeAdapter(Event).json_schema(ref_template=f"#/components/schemas/{PREFIX}{{model}}", mode="serialization")
+    models = event.pop("$defs")
+    return {
+        **{f"{PREFIX}{name}": schema for name, schema in models.items()},
+        f"{PREFIX}Event": event,
+        f"{PREFIX}EventMessage": message_of(f"{PREFIX}Event"),
+    }
+
+
+def _bound_run_input(schemas: dict[str, Any]) -> None:
+    """Say in AG-UI's own schemas of a request how long its texts and lists may be."""
+    waiting, seen = ["RunAgentInputRequest"], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            _bound(schemas[name], "", waiting)
+
+
+def _bound(schema: Any, member: str, waiting: list[str]) -> None:
+    """Bound texts and lists below a schema, which is that of a `member`; what it refers to is added to `waiting`."""
+    if "$ref" in schema:
+        waiting.append(schema["$ref"].rpartition("/")[2])
+    if schema.get("type") == "string" and not {"enum", "const"} & set(schema):
+        schema.setdefault("maxLength", MAX_CHARACTERS)
+    if schema.get("type") == "array":
+        schema.setdefault("maxItems", MOST_ITEMS[member])
+        _bound(schema.get("items", {}), member, waiting)
+    for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        _bound(one, member, waiting)
+    for name, of in schema.get("properties", {}).items():
+        _bound(of, name, waiting)

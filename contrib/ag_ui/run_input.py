@@ -1,0 +1,265 @@
+"""The input of a run (AG-UI's `RunAgentInput`), checked: what it asks for, or an error that says what to change.
+
+What would change the answer and cannot be honoured is refused, rather than answered as if it had not been said.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import ag_ui.core as agui
+from pydantic import ValidationError
+from rest_framework import serializers
+
+from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
+from chat.turns.submit import LONGEST_EFFORT
+from core.errors import ProductError
+from core.sentences import Sentence
+from llm.types.model_call import ToolDefinition
+
+MAX_MESSAGES = 5_000  # of one request; a new thread stores them all
+MAX_CHARACTERS = 4_000_000  # of these messages, as JSON; and of all that is neither messages nor the program's own data
+# Items in a list of this member.
+MOST_ITEMS = {
+    "messages": MAX_MESSAGES,
+    "tools": MAX_TOOLS,
+    "context": 10_000,
+    "resume": 100,
+    "content": 2_048,
+    "toolCalls": 1_000,
+}
+OWN_DATA = {"state", "forwardedProps", "forwarded_props"}  # of any shape, so that the body alone bounds them
+MOST_ERRORS = 10  # of an invalid input; the rest of a long list helps nobody
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON text
+
+
+class Said(NamedTuple):
+    """An earlier message; `role` is user or assistant."""
+
+    role: str
+    text: str
+
+
+class Result(NamedTuple):
+    """What a tool of the program has returned."""
+
+    text: str
+    error: bool
+
+
+class Interrupted(NamedTuple):
+    """Where a run was left for a person's decision: told up to event `seq`, which is the first `parts` parts of the
+    answer of `turn`, until `call` asked whether it may run. As text it is the id of AG-UI's interrupt."""
+
+    turn: str
+    seq: int
+    parts: int
+    call: str
+
+    def __str__(self) -> str:
+        return f"{self.turn}:{self.seq}:{self.parts}:{self.call}"
+
+
+class Decision(NamedTuple):
+    interrupted: Interrupted
+    allow: bool
+    remember: bool = False
+
+
+class ForwardedProps(serializers.Serializer[dict[str, Any]]):
+    """What Glasshouse reads of `forwardedProps`; other members are the application's own."""
+
+    model = serializers.UUIDField(required=False, allow_null=True, default=None)
+    persona = serializers.UUIDField(required=False, allow_null=True, default=None)
+    files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
+    effort = serializers.CharField(
+        max_length=LONGEST_EFFORT, required=False, allow_blank=True, allow_null=True, default=None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """`thread` is `given.thread_id` as a conversation's id; `text` the person's new message, None where the run goes on
+    with the `results` of tools (by the calls' ids) or with a `decision`. `earlier`: what was said before `text`."""
+
+    given: agui.RunAgentInput
+    thread: UUID
+    text: str | None
+    results: dict[str, Result]
+    earlier: Sequence[Said]
+    options: Options
+    decision: Decision | None
+    model: UUID | None
+    persona: UUID | None
+    files: Sequence[UUID]
+    effort: str | None
+
+
+def read(body: Any) -> Wanted:
+    """`body` is the request's JSON. Raises `ProductError` and Django REST framework's `ValidationError` (400)."""
+    _require_bounded(body)
+    _require_storable(body)
+    try:
+        given = agui.RunAgentInput.model_validate(body)
+    except ValidationError as error:
+        raise _invalid(error) from error
+    _require_short_lists(given)
+    props = ForwardedProps(data=given.forwarded_props if isinstance(given.forwarded_props, dict) else {})
+    props.is_valid(raise_exception=True)
+    decision = _decision(given.resume or [])
+    said = [
+        each for each in given.messages if isinstance(each, agui.UserMessage | agui.AssistantMessage | agui.ToolMessage)
+    ]
+    if decision is None and (not said or isinstance(said[-1], agui.AssistantMessage)):
+        sentence = "There is nothing to answer: end “messages” with a message of the user or the result of a tool."
+        raise ProductError("nothing_to_answer", sentence)
+    newest = said.pop() if decision is None and isinstance(said[-1], agui.UserMessage) else None
+    if props.validated_data["files"] and newest is None:
+        raise ProductError("files_without_message", "Files go with a message of the user. Leave “files” out here.")
+    tools = [each for each in said if isinstance(each, agui.ToolMessage)]
+    return Wanted(
+        given=given,
+        thread=_thread(given.thread_id),
+        text=_text(newest.content) if newest is not None else None,
+        results={each.tool_call_id: _result(each) for each in tools},
+        earlier=[Said(each.role, _text(each.content)) for each in said if not isinstance(each, agui.ToolMessage)],
+        options=Options(instructions=_instructions(given), tools=_tools(given.tools or [])),
+        decision=decision,
+        **props.validated_data,
+    )
+
+
+def _require_bounded(body: Any) -> None:
+    """Raise `too_many_messages`, `messages_too_long` or `input_too_long` (413) before anything is done with it."""
+    if isinstance(body, dict):
+        rest = {name: value for name, value in body.items() if name != "messages" and name not in OWN_DATA}
+        if len(json.dumps(rest, ensure_ascii=False)) > MAX_CHARACTERS:
+            sentence = Sentence(
+                "“context”, “tools” and the like have more than {most} characters. Shorten them.", most=MAX_CHARACTERS
+            )
+            raise ProductError("input_too_long", sentence, status=413)
+    messages = body.get("messages") if isinstance(body, dict) else None
+    if not isinstance(messages, list):
+        return  # which the protocol's own check refuses
+    if len(messages) > MAX_MESSAGES:
+        sentence = Sentence(
+            "“messages” has {messages} messages, and {max_messages} are the most. Leave out the oldest.",
+            messages=len(messages),
+            max_messages=MAX_MESSAGES,
+        )
+        raise ProductError("too_many_messages", sentence, status=413)
+    characters = len(json.dumps(messages, ensure_ascii=False))
+    if characters > MAX_CHARACTERS:
+        sentence = Sentence(
+            "“messages” has {characters} characters, and {max_characters} are the most. Leave out the oldest.",
+            characters=characters,
+            max_characters=MAX_CHARACTERS,
+        )
+        raise ProductError("messages_too_long", sentence, status=413)
+
+
+def _require_short_lists(given: agui.RunAgentInput) -> None:
+    """Raise `too_many_items` (413). `tools` have an error of their own."""
+    lists: list[tuple[str, Sequence[Any] | None]] = [("context", given.context), ("resume", given.resume)]
+    for message in given.messages:
+        content = getattr(message, "content", None)
+        lists.append(("content", content if isinstance(content, list) else None))
+        lists.append(("toolCalls", getattr(message, "tool_calls", None)))
+    for name, items in lists:
+        if items is not None and len(items) > MOST_ITEMS[name]:
+            sentence = f"“{name}” has {len(items):,} items, and {MOST_ITEMS[name]:,} are the most."
+            raise ProductError("too_many_items", sentence, status=413)
+
+
+def _require_storable(body: Any) -> None:
+    text = json.dumps(body, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ProductError("invalid", "The run's input has halves of characters. Send valid Unicode.") from error
+    if _NUL.search(text):
+        raise ProductError("invalid", "The run's input has a NUL character, which cannot be stored. Leave it out.")
+
+
+def _invalid(error: ValidationError) -> ProductError:
+    found = error.errors(include_url=False, include_context=False, include_input=False)[:MOST_ERRORS]
+    errors = [{"code": each["type"], "detail": each["msg"], "attr": ".".join(map(str, each["loc"]))} for each in found]
+    sentence = "; ".join(f"{each['attr']}: {each['detail']}" if each["attr"] else each["detail"] for each in errors)
+    return ProductError("invalid", sentence, errors=errors)
+
+
+def _thread(given: str) -> UUID:
+    try:
+        return UUID(given)
+    except ValueError as error:
+        sentence = "“threadId” must be a UUID: of one of your conversations, or a new one to begin a conversation."
+        raise ProductError("bad_thread", sentence) from error
+
+
+def _text(content: str | list[agui.ContentPart] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = [part.text for part in content if isinstance(part, agui.TextPart)]
+    if len(texts) < len(content):
+        sentence = "Messages can have text parts only. Upload files, then name their ids in “forwardedProps.files”."
+        raise ProductError("unsupported_content", sentence)
+    return "\n\n".join(texts)
+
+
+def _result(message: agui.ToolMessage) -> Result:
+    texts = [_text(message.content), message.error or ""]
+    return Result("\n\n".join(text for text in texts if text), bool(message.error))
+
+
+def _instructions(given: agui.RunAgentInput) -> str:
+    """What the application says beside the messages; it stands with the persona's instructions."""
+    said = [each.content for each in given.messages if isinstance(each, agui.SystemMessage | agui.DeveloperMessage)]
+    said += [f"{each.description}: {each.value}" for each in given.context or ()]
+    if given.state:
+        said.append(f"The application's state: {json.dumps(given.state, ensure_ascii=False)}")
+    return "\n\n".join(text for text in said if text.strip())
+
+
+def _tools(given: list[agui.Tool]) -> tuple[ToolDefinition, ...]:
+    if len(given) > MAX_TOOLS or len({tool.name for tool in given}) < len(given):
+        raise ProductError(
+            "bad_tools", Sentence("“tools” are at most {max_tools}, each with a name of its own.", max_tools=MAX_TOOLS)
+        )
+    return tuple(_tool(tool) for tool in given)
+
+
+def _tool(tool: agui.Tool) -> ToolDefinition:
+    if not TOOL_NAME.fullmatch(tool.name):
+        raise ProductError("bad_tools", "A tool's name has 1 to 64 letters, digits, hyphens and underscores.")
+    if not isinstance(tool.parameters or {}, dict):
+        raise ProductError(
+            "bad_tools", Sentence("“parameters” of the tool {name} must be a JSON schema.", name=tool.name)
+        )
+    return ToolDefinition(tool.name, tool.description, tool.parameters or NO_PARAMETERS)
+
+
+def _decision(given: list[agui.ResumeEntry]) -> Decision | None:
+    if not given:
+        return None
+    [entry, *others] = given
+    turn, seq, parts, call = (*entry.interrupt_id.split(":", 3), "", "", "")[:4]
+    if others or not (call and _number(seq) and _number(parts)):
+        raise ProductError("bad_resume", "“resume” answers the one interrupt that ended the run before, by its id.")
+    interrupted = Interrupted(turn, int(seq), int(parts), call)
+    if entry.status != "resolved":
+        return Decision(interrupted, allow=False)
+    payload = entry.payload if isinstance(entry.payload, dict) else {}
+    allow, remember = payload.get("allow"), payload.get("remember", False)
+    if not (isinstance(allow, bool) and isinstance(remember, bool)):
+        sentence = (
+            "Answer this interrupt with the payload {“allow”: true} or {“allow”: false}, and “remember” if you like."
+        )
+        raise ProductError("bad_resume", sentence)
+    return Decision(interrupted, allow, remember)
+
+
+def _number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10

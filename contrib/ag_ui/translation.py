@@ -1,0 +1,359 @@
+"""A turn's events, said in AG-UI: what `chat.realtime.events` names becomes events of the package `ag_ui.core`.
+
+Every step of an answer (its text and its calls) is one assistant message, every result a tool message, and every
+thought a reasoning message. What AG-UI has no event for comes as CUSTOM: `turn`, `context_report`, `citation` and
+`tool_call_approval`. A call that a person has to allow ends the run with an interrupt. Text that turns out to be
+reasoning is taken back by a snapshot of the messages.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ag_ui.core as agui
+from django.urls import reverse
+
+from chat.models import Turn
+from chat.realtime.events import Approval, EventType
+from chat.turns.store import Ending, last_event
+from contrib.ag_ui.run_input import Interrupted
+from contrib.ag_ui.start_run import NOT_RUN, call_id
+from contrib.ag_ui.transcript import Transcript
+
+ANSWER_SCHEMA = {
+    "type": "object",
+    "properties": {"allow": {"type": "boolean"}, "remember": {"type": "boolean"}},
+    "required": ["allow"],
+}
+
+Wire = dict[str, Any]  # an event of a turn as `Event.to_wire` makes it
+Events = Iterator[agui.BaseEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a run is about: `thread` and `run` as the client named them, the ids of the turn and of its answer, the
+    model's name, the names of the program's own tools. `absolute` makes an address of a path of ours. `messages` are
+    those that the client has sent."""
+
+    thread: str
+    run: str
+    turn: str
+    answer: str
+    model: str
+    external: Collection[str]
+    absolute: Callable[[str], str]
+    messages: Sequence[agui.Message] = ()
+
+
+@dataclass(slots=True)
+class _Call:
+    name: str
+    label: str = ""
+    ended: bool = False
+    answered: bool = False
+
+
+@dataclass(slots=True)
+class _Step:
+    """The assistant message that is being written: its id once it has begun, and whether it has any text."""
+
+    message: str = ""
+    spoken: bool = False
+
+
+@dataclass(slots=True)
+class Translation:
+    """Fed with a turn's events in order, until `ended`; an earlier run has told the answer's first `told` parts."""
+
+    head: Head
+    told: int = 0
+    ended: bool = False
+    _model: str = ""  # that of a fallback
+    _step: _Step = field(default_factory=_Step)
+    _calls: dict[str, _Call] = field(default_factory=dict)
+    _lengths: dict[int, int] = field(default_factory=dict)  # characters told of each part
+    _texts: set[int] = field(default_factory=set)  # parts told as text
+    _transcript: Transcript = field(default_factory=Transcript)
+    _cited: Counter[int] = field(default_factory=Counter)  # citations told of each part
+    _closing: list[agui.BaseEvent] = field(default_factory=list)  # what ends the message that is being written
+
+    def begin(self) -> agui.BaseEvent:
+        return agui.RunStartedEvent(
+            thread_id=self.head.thread, run_id=self.head.run, protocol_version=agui.PROTOCOL_VERSION
+        )
+
+    def feed(self, event: Wire) -> list[agui.BaseEvent]:
+        type_ = EventType(event["type"])
+        if "part" in event:
+            self._lengths.setdefault(event["part"], 0)
+            self._lengths[event["part"]] += len(event.get("delta", ""))
+            self._cited[event["part"]] += type_ == EventType.CITATION
+        # After a SNAPSHOT a text may have ended, or not.
+        closing = [] if type_ in _OF_OPEN_TEXT else list(self._close(event))
+        events = [*closing, *_TRANSLATE[type_](self, event)]
+        for each in events if type_ != EventType.SNAPSHOT else closing:  # the others have been fed
+            self._transcript.note(each)
+        return events
+
+    def end(self, turn: Turn) -> list[agui.BaseEvent]:
+        """As the row says, when the turn has ended and its last event is gone."""
+        if self.ended:
+            return []
+        ending = Ending(turn.status, turn.answer.error_code, turn.answer.error_detail)
+        type_, payload = last_event(ending, turn.usage, turn.finish_reason or "stop", turn.finish_detail)
+        return self.feed({"type": type_, **payload})
+
+    def _catch_up(self, event: Wire) -> Events:
+        """What a SNAPSHOT has that was not told."""
+        if event["fallback"]:
+            self._model = event["model"]
+        newest = len(event["parts"]) - 1
+        for number, part in enumerate(event["parts"]):
+            for missed in self._rest(number, part, newest) if number >= self.told else ():
+                yield from self.feed({**missed, "part": number, "seq": event["seq"]})
+        waiting = [part for part in event["parts"][self.told :] if part.get("approval") == Approval.WAITING]
+        if waiting and event["status"] in Turn.LIVE:
+            asks = {"call": waiting[0]["id"], "state": Approval.WAITING, "seq": event["seq"]}
+            yield from self.feed({"type": EventType.TOOL_CALL_APPROVAL, **asks})
+
+    def _rest(self, number: int, part: dict[str, Any], newest: int) -> Iterator[Wire]:
+        """A part's events that were not told. Texts come one after the other, so only the newest can be open."""
+        known = self._lengths.get(number)
+        if part["type"] == "reasoning" and number in self._texts:
+            yield {"type": EventType.TEXT_BECAME_REASONING, "text": part["text"]}
+        elif part["type"] in ("text", "reasoning"):
+            if known is None or (self._closing and number == max(self._lengths)):
+                yield from self._rest_of_text(part, known, ended=number < newest or "citations" in part)
+            for source in part.get("citations", [])[self._cited[number] :]:
+                yield {"type": EventType.CITATION, **source}
+        elif part["type"] == "tool_call":
+            if known is None:
+                yield {"type": EventType.TOOL_CALL_START, "call": part["id"], "name": part["name"]}
+            if not self._calls[part["id"]].ended:
+                yield from self._rest_of_call(part, known or 0)
+        elif part["type"] == "tool_result" and known is None:
+            kept = {name: part[name] for name in ("text", "error", "documents")}
+            kept |= {"outgoing": part.get("outgoing", []), "stored": part.get("stored", {})}
+            yield {"type": EventType.TOOL_CALL_RESULT, "call": part["id"], **kept}
+
+    @staticmethod
+    def _rest_of_text(part: dict[str, Any], known: int | None, *, ended: bool) -> Iterator[Wire]:
+        kind = "TEXT_MESSAGE" if part["type"] == "text" else "REASONING"
+        if known is None:
+            yield {"type": f"{kind}_START"}
+        if rest := part["text"][known or 0 :]:
+            yield {"type": f"{kind}_CONTENT", "delta": rest}
+        if ended:
+            yield {"type": f"{kind}_END"}
+
+    def _rest_of_call(self, part: dict[str, Any], known: int) -> Iterator[Wire]:
+        if rest := part["arguments"][known:]:
+            yield {"type": EventType.TOOL_CALL_ARGS, "call": part["id"], "delta": rest}
+        if "label" in part:
+            yield {"type": EventType.TOOL_CALL_END, "call": part["id"], "label": part["label"]}
+
+    def _turn(self, event: Wire) -> Events:
+        head = self.head
+        ids = {"turn": head.turn, "message": head.answer, "model": head.model}
+        yield agui.CustomEvent(
+            name="turn", value={**ids, "url": head.absolute(reverse("turn-detail", args=[head.turn]))}
+        )
+
+    def _fall_back(self, event: Wire) -> Events:
+        self._model = event["model"]
+        told = {name: event[name] for name in ("model", "instead_of", "code", "detail")}
+        yield agui.CustomEvent(name="model_fallback", value=told)
+
+    def _start_text(self, event: Wire) -> Events:
+        message = self._message(event["part"])
+        self._texts.add(event["part"])
+        yield agui.TextMessageStartEvent(message_id=message, role="assistant")
+        if self._step.spoken:  # what follows a thought in the same message is a paragraph of its own
+            yield agui.TextMessageContentEvent(message_id=message, delta="\n\n")
+        self._step.spoken = True
+        self._closing = [agui.TextMessageEndEvent(message_id=message)]
+
+    def _add_text(self, event: Wire) -> Events:
+        yield agui.TextMessageContentEvent(message_id=self._step.message, delta=event["delta"])
+
+    def _start_reasoning(self, event: Wire) -> Events:
+        thought = self._id(event["part"])
+        yield agui.ReasoningStartEvent(message_id=thought)
+        yield agui.ReasoningMessageStartEvent(message_id=thought, role="reasoning")
+        self._closing = [agui.ReasoningMessageEndEvent(message_id=thought), agui.ReasoningEndEvent(message_id=thought)]
+
+    def _add_reasoning(self, event: Wire) -> Events:
+        yield agui.ReasoningMessageContentEvent(message_id=self._id(event["part"]), delta=event["delta"])
+
+    def _take_back_text(self, event: Wire) -> Events:
+        """The answer that follows is a message of its own."""
+        self._texts.discard(event["part"])
+        self._transcript.became_reasoning(self._step.message)
+        self._step = _Step()
+        yield agui.MessagesSnapshotEvent(messages=[*self.head.messages, *self._transcript.messages()])
+
+    def _close(self, event: Wire) -> Events:
+        yield from self._closing
+        self._closing = []
+
+    def _start_call(self, event: Wire) -> Events:
+        self._calls[event["call"]] = _Call(event["name"])
+        parent = self._message(event["part"])
+        yield agui.ToolCallStartEvent(
+            tool_call_id=self._call_id(event["call"]), tool_call_name=event["name"], parent_message_id=parent
+        )
+
+    def _add_arguments(self, event: Wire) -> Events:
+        yield agui.ToolCallArgsEvent(tool_call_id=self._call_id(event["call"]), delta=event["delta"])
+
+    def _end_call(self, event: Wire) -> Events:
+        call = self._calls[event["call"]]
+        call.label, call.ended = event["label"], True
+        yield agui.ToolCallEndEvent(tool_call_id=self._call_id(event["call"]), metadata={"label": event["label"]})
+
+    def _result(self, event: Wire) -> Events:
+        self._calls.setdefault(event["call"], _Call("", ended=True)).answered = True
+        self._step = _Step()
+        more = {name: event[name] for name in ("error", "documents", "outgoing", "stored") if event.get(name)}
+        yield from self._end_open_calls(event["call"])
+        yield agui.ToolCallResultEvent(
+            message_id=self._id(event["part"]),
+            tool_call_id=self._call_id(event["call"]),
+            content=event["text"],
+            role="tool",
+            metadata=more or None,
+        )
+
+    def _approval(self, event: Wire) -> Events:
+        call, state = self._call_id(event["call"]), event["state"]
+        if state != Approval.WAITING:
+            yield agui.CustomEvent(name="tool_call_approval", value={"toolCallId": call, "state": str(state)})
+            return
+        told = max(self.told, *(part + 1 for part in self._lengths))
+        left = Interrupted(self.head.turn, event["seq"], told, event["call"])
+        label = self._calls[event["call"]].label if event["call"] in self._calls else ""
+        interrupt = agui.Interrupt(
+            id=str(left),
+            reason="tool_approval",
+            message=label or None,
+            tool_call_id=call,
+            response_schema=ANSWER_SCHEMA,
+        )
+        yield self._finished(agui.RunFinishedInterruptOutcome(interrupts=[interrupt]))
+
+    def _citation(self, event: Wire) -> Events:
+        source = {"number": event["number"], "title": event["title"], "url": self.head.absolute(event["href"])}
+        yield agui.CustomEvent(name="citation", value={"messageId": self._step.message, **source})
+
+    def _check(self, event: Wire) -> Events:
+        check = {name: event[name] for name in ("checked", "doubts")}
+        yield agui.CustomEvent(name="citation_check", value={"messageId": self._step.message, **check})
+
+    def _context_report(self, event: Wire) -> Events:
+        self._step = _Step()  # it comes before each model call
+        report = {name: event[name] for name in ("limit", "used", "left_out", "refused")}
+        url = self.head.absolute(reverse("turn-report", args=[self.head.turn]))
+        yield agui.CustomEvent(name="context_report", value={**report, "url": url})
+
+    def _finish(self, event: Wire) -> Events:
+        yield from self._end_open(event)
+        pending = [name for name, call in self._calls.items() if not call.answered and call.name in self.head.external]
+        for name, call in self._calls.items():
+            if not call.answered and name not in pending:
+                known = self._call_id(name)
+                yield agui.ToolCallResultEvent(
+                    message_id=f"{known}:result", tool_call_id=known, content=NOT_RUN, role="tool"
+                )
+        outcome = agui.RunFinishedSuccessOutcome(
+            pending_tool_call_ids=[self._call_id(name) for name in pending] or None
+        )
+        yield self._finished(outcome, usage=self._usage(event["usage"]), metadata=self._ending(event))
+
+    @staticmethod
+    def _ending(event: Wire) -> dict[str, str]:
+        detail = event.get("finish_detail", "")
+        return {"finish": event["finish"]} | ({"finish_detail": detail} if detail else {})
+
+    def _stop(self, event: Wire) -> Events:
+        yield from self._end_open(event)
+        yield self._finished(agui.RunFinishedCancelledOutcome())
+
+    def _fail(self, event: Wire) -> Events:
+        yield from self._end_open(event)
+        self.ended = True
+        yield agui.RunErrorEvent(message=event["detail"], code=event["code"])
+
+    def _finished(self, outcome: agui.RunFinishedOutcome, **more: Any) -> agui.BaseEvent:
+        self.ended = True
+        return agui.RunFinishedEvent(thread_id=self.head.thread, run_id=self.head.run, outcome=outcome, **more)
+
+    def _end_open(self, event: Wire) -> Events:
+        """A worker that died has ended neither its text nor its calls, and calls beside the program's are not run."""
+        yield from self._close(event)
+        yield from self._end_open_calls(*self._calls)
+
+    def _end_open_calls(self, *names: str) -> Events:
+        for name in names:
+            if not self._calls[name].ended:
+                self._calls[name].ended = True
+                yield agui.ToolCallEndEvent(tool_call_id=self._call_id(name))
+
+    def _usage(self, usage: dict[str, int]) -> list[agui.TokenUsage] | None:
+        """None of a provider that reports nothing."""
+        into, out = usage.get("input", 0), usage.get("output", 0)
+        if not into and not out:
+            return None
+        return [
+            agui.TokenUsage(
+                model=self._model or self.head.model,
+                input_tokens=into,
+                output_tokens=out,
+                total_tokens=into + out,
+                reasoning_tokens=usage.get("reasoning", 0),
+                cached_input_tokens=usage.get("cached_input", 0),
+            )
+        ]
+
+    def _message(self, part: int) -> str:
+        self._step.message = self._step.message or self._id(part)
+        return self._step.message
+
+    def _id(self, part: int) -> str:
+        return f"{self.head.answer}:{part}"
+
+    def _call_id(self, call: str) -> str:
+        return call_id(self.head.answer, call)
+
+
+_TRANSLATE: dict[EventType, Callable[[Translation, Wire], Events]] = {
+    EventType.RUN_STARTED: Translation._turn,
+    EventType.MODEL_FALLBACK: Translation._fall_back,
+    EventType.TEXT_MESSAGE_START: Translation._start_text,
+    EventType.TEXT_MESSAGE_CONTENT: Translation._add_text,
+    EventType.TEXT_MESSAGE_END: Translation._close,
+    EventType.REASONING_START: Translation._start_reasoning,
+    EventType.REASONING_CONTENT: Translation._add_reasoning,
+    EventType.REASONING_END: Translation._close,
+    EventType.TEXT_BECAME_REASONING: Translation._take_back_text,
+    EventType.TOOL_CALL_START: Translation._start_call,
+    EventType.TOOL_CALL_ARGS: Translation._add_arguments,
+    EventType.TOOL_CALL_END: Translation._end_call,
+    EventType.TOOL_CALL_APPROVAL: Translation._approval,
+    EventType.TOOL_CALL_RESULT: Translation._result,
+    EventType.CITATION: Translation._citation,
+    EventType.CITATION_CHECK: Translation._check,
+    EventType.CONTEXT_REPORT: Translation._context_report,
+    EventType.RUN_FINISHED: Translation._finish,
+    EventType.RUN_STOPPED: Translation._stop,
+    EventType.RUN_ERROR: Translation._fail,
+    EventType.SNAPSHOT: Translation._catch_up,
+}
+_OF_OPEN_TEXT = {
+    EventType.TEXT_MESSAGE_CONTENT,
+    EventType.TEXT_MESSAGE_END,
+    EventType.REASONING_CONTENT,
+    EventType.REASONING_END,
+    EventType.SNAPSHOT,
+}

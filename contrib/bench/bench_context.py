@@ -1,0 +1,159 @@
+"""How fast the context engine is alone, and how much of a prompt repeats the turn before.
+
+    python -m contrib.bench.bench_context [result.json]
+
+Times are the best of several runs on this machine, for pre-counted messages, the way the product calls the engine. Each
+includes the finished list of messages and the totals, not the report on every source, which is made when asked for.
+"""
+
+import json
+import sys
+import timeit
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from chat.context.build import Prompt, build
+from chat.context.rendering import LAYOUTS
+from chat.context.types import Block, ContextMessage, ContextRequest, Document, Role, Room
+from llm.tokens import Tokenizer, tokenizer
+
+Row = dict[str, Any]
+
+MESSAGE_TOKENS = 100
+# Microseconds for one prompt.
+ALL_FIT_LIMIT = 400
+FIFTH_FITS_LIMIT = 60
+
+TURNS = 20
+PROJECT_TOKENS = 20_000
+# What the design measured for each layout, in percent.
+EXPECTED_SHARE = {"near_end": 32, "files_first": 92, "all_first": 94}
+
+
+def rows() -> list[Row]:
+    """Each row: name, value, unit, the limit or peer it is held against, and the ratio of the two."""
+    return [*_speed_rows(), *_share_rows()]
+
+
+def main() -> None:
+    table = rows()
+    for row in table:
+        print(
+            f"{row['name']:<58} {row['value']:>9} {row['unit']:<3} {row['against']:<16} {row['limit']:>7} "
+            f"ratio {row['ratio']:.2f}"
+        )
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+
+
+def _row(name: str, value: float, unit: str, against: str, limit: float) -> Row:
+    return {
+        "name": name,
+        "value": round(value, 1),
+        "unit": unit,
+        "against": against,
+        "limit": round(limit, 1),
+        "ratio": round(value / limit, 3),
+    }
+
+
+def _speed_rows() -> list[Row]:
+    everything = _microseconds(_conversation(1_000, share=1.0))
+    fifth = _microseconds(_conversation(1_000, share=0.2))
+    long = _microseconds(_conversation(10_000, share=1.0))
+    priority = _microseconds(replace(_conversation(1_000, share=0.2), policy="priority"))
+    pinned = _microseconds(_with_pinned(_conversation(1_000, share=1.0), every=20))
+    pinned_fifth = _microseconds(_with_pinned(_conversation(1_000, share=0.2), every=20))
+    report = _microseconds(_conversation(1_000, share=0.2), with_report=True)
+    return [
+        _row("1,000 messages, everything fits", everything, "µs", "limit", ALL_FIT_LIMIT),
+        _row("1,000 messages, 20 % fits", fifth, "µs", "limit", FIFTH_FITS_LIMIT),
+        _row("1,000 messages, 20 % fits, policy priority", priority, "µs", "limit", ALL_FIT_LIMIT),
+        _row("10,000 messages, everything fits", long, "µs", "10 × 1,000", everything * 10),
+        _row("1,000 messages, 50 turns pinned, everything fits", pinned, "µs", "1.5 × none", everything * 1.5),
+        _row("1,000 messages, 50 turns pinned, 20 % fits", pinned_fifth, "µs", "1.5 × none", fifth * 1.5),
+        _row("1,000 messages, 20 % fits, with every source's report", report, "µs", "without report", fifth),
+    ]
+
+
+def _microseconds(request: ContextRequest, *, with_report: bool = False) -> float:
+    def once() -> object:
+        prompt = build(request)
+        return prompt.report.as_dict() if with_report else prompt.messages
+
+    once()
+    number = 20
+    return min(timeit.repeat(once, number=number, repeat=15)) / number * 1e6
+
+
+def _conversation(length: int, *, share: float) -> ContextRequest:
+    """`length` messages in turns of two and one more question; room for `share` of them."""
+    messages = [
+        ContextMessage(f"m{n}", "assistant" if n % 2 else "user", f"text {n}", MESSAGE_TOKENS) for n in range(length)
+    ]
+    messages.append(ContextMessage("question", "user", "and now?", MESSAGE_TOKENS))
+    system = Block("You are careful.", 900)
+    each = MESSAGE_TOKENS + 4
+    room = Room(window=round(length * share) * each + each + 904, reserved_output=0, buffer=0)
+    return ContextRequest(room=room, messages=messages, tokenizer=tokenizer("o200k_base"), system=system)
+
+
+def _with_pinned(request: ContextRequest, *, every: int) -> ContextRequest:
+    """With the turn of every such message pinned."""
+    last = len(request.messages) - 1
+    messages = [
+        replace(message, mark="pinned") if number % every == 0 and number < last else message
+        for number, message in enumerate(request.messages)
+    ]
+    return replace(request, messages=messages)
+
+
+def _share_rows() -> list[Row]:
+    return [
+        _row(f"tokens in the prefix of the turn before, {layout}", _shared(layout), "%", "expected", expected)
+        for layout, expected in EXPECTED_SHARE.items()
+    ]
+
+
+def _shared(layout: str) -> float:
+    """Percent of all prompt tokens that stand in the common prefix with the prompt of the turn before.
+
+    A message counts when its bytes and those of all messages before it are the same.
+    """
+    assert layout in LAYOUTS
+    before: list[tuple[Role, str | None]] = []
+    shared = total = 0
+    for turn in range(TURNS):
+        messages = _project_turn(turn, layout).messages
+        now = [(message.role, message.text) for message in messages]
+        same = next((n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]), len(before))
+        shared += sum(message.tokens for message in messages[:same])
+        total += sum(message.tokens for message in messages)
+        before = now
+    return 100 * shared / total
+
+
+def _project_turn(turn: int, layout: str) -> Prompt:
+    """The prompt of the given turn: questions of 300 tokens, answers of 700, a persona, and project files."""
+    messages = []
+    for n in range(turn):
+        messages.append(ContextMessage(f"u{n}", "user", f"question {n}", 300))
+        messages.append(ContextMessage(f"a{n}", "assistant", f"answer {n}", 700))
+    messages.append(ContextMessage(f"u{turn}", "user", f"question {turn}", 300))
+    counter: Tokenizer = tokenizer("o200k_base")
+    return build(
+        ContextRequest(
+            room=Room(window=128_000),
+            messages=messages,
+            tokenizer=counter,
+            layout=layout,
+            system=Block("system prompt", 1_500),
+            persona=Block("persona prompt", 300),
+            project_files=(Document("p", "manual.md", "contents", PROJECT_TOKENS),),
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,344 @@
+"""Fills the database of DATABASE_URL with a large workspace: people, conversations, messages, their turns and calls;
+files with their chunks, words and vectors, projects with files and a member, tasks, links, attachments, summaries, and
+acts of the audit that are no chain.
+
+`DJANGO_SETTINGS_MODULE=config.settings python -m contrib.bench.fill --people 2000 --messages 1000000` takes the
+defaults of the other numbers. Run again with the same numbers, it adds only what is missing. The people are called
+fill-000001 and so on, and have no password.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+
+import django
+
+django.setup()
+
+from django.db import connection, models, transaction  # noqa: E402 - models can be imported only after the set-up
+from django.utils import timezone  # noqa: E402
+
+from accounts.models import User  # noqa: E402
+from audit.models import Entry  # noqa: E402
+from chat.ledger.models import ModelCall, UsageDay  # noqa: E402
+from chat.ledger.sums import sum_days  # noqa: E402
+from chat.models import Attachment, Conversation, Message, Share, Summary, Turn  # noqa: E402
+from files.index.chunking import VERSION  # noqa: E402
+from files.index.embedders import active_embedder  # noqa: E402
+from files.models import Chunk, File, FileText  # noqa: E402
+from llm.models import Model, Provider  # noqa: E402
+from personas.models import Persona  # noqa: E402
+from projects.models import Membership, Project, ProjectFile  # noqa: E402
+from projects.planner.models import Task  # noqa: E402
+
+DAYS = 90  # over which everything is spread, back from the first run
+AT_ONCE = 100_000  # rows of one statement
+OWN = 50  # files and tasks of each person, and files of each project
+# What is searched for: words of every message or file, of a third, a tenth and a hundredth of them, in three languages,
+# and rarer ones of which the later in a text are the rarer.
+TEXT = """concat_ws(' ', 'everywhere', CASE WHEN n % 3 = 0 THEN 'third' END, CASE WHEN n % 10 = 0 THEN 'tenth' END,
+CASE WHEN n % 100 = 0 THEN 'hundredth' END, CASE WHEN n % 7 = 0 THEN 'hợp đồng' END,
+CASE WHEN n % 11 = 0 THEN '京都の天気' END, 'word' || n,
+(SELECT string_agg('term' || n::bigint * k * 7919 % (k * 500), ' ') FROM generate_series(1, {terms}) AS k))"""
+MESSAGE, FILE = TEXT.format(terms=30), TEXT.format(terms=10)
+# As `files.index.indexing` writes them, of files with one chunk each and words of no language.
+WRITE_POSTINGS = """
+INSERT INTO files_posting (file_id, lexeme, entries)
+SELECT file_id, lexeme, int8send(id) || int2send(cardinality(positions)::int2) || int2send(indexed_words::int2)
+FROM (
+    SELECT chunk.file_id, chunk.id, file.indexed_words, chunk.text
+    FROM files_chunk AS chunk JOIN files_file AS file ON file.id = chunk.file_id
+    WHERE file.name LIKE 'File %.txt' AND NOT EXISTS (SELECT FROM files_posting WHERE file_id = file.id)
+) AS given, unnest(to_tsvector('simple', given.text))
+"""
+VECTOR = """(SELECT array_agg(sin(n::float * k * k))
+FROM generate_series(1, (SELECT dimensions FROM files_embedder WHERE active)) AS k)::vector"""
+Columns = Mapping[str, str]  # by attribute: what stands there, in SQL, for the row of number `n`
+
+
+def key(kind: int, number: str, at: str) -> str:
+    """A UUIDv7 of a moment, the same for the same row in every run."""
+    moment = f"lpad(to_hex((extract(epoch FROM {at}) * 1000)::bigint), 12, '0')"
+    return f"({moment} || '7{kind:03x}8' || lpad(to_hex({number}), 15, '0'))::uuid"
+
+
+def insert(row: type[models.Model], columns: Columns, first: int, last: int) -> int:
+    """The rows of these numbers that are not there yet; what `columns` leaves out has the default of its field."""
+    names, values, parameters = [], [], []
+    for field in row._meta.concrete_fields:
+        if isinstance(field, models.AutoField):
+            continue
+        names.append(connection.ops.quote_name(field.column or ""))
+        if field.attname in columns:
+            values.append(columns[field.attname].replace("%", "%%"))
+            continue
+        values.append("%s")
+        moment = timezone.now() if getattr(field, "auto_now_add", False) or getattr(field, "auto_now", False) else None
+        default = moment or (field.get_default() if field.has_default() or not field.null else None)
+        parameters.append(field.get_db_prep_save(default, connection))
+    with transaction.atomic(), connection.cursor() as cursor:
+        into, rows = f"{connection.ops.quote_name(row._meta.db_table)} ({', '.join(names)})", ", ".join(values)
+        numbers = f"generate_series({first}, {last}) AS n"
+        # Every part of it stands in this module.
+        cursor.execute(f"INSERT INTO {into} SELECT {rows} FROM {numbers} ON CONFLICT DO NOTHING", parameters)  # noqa: S608
+        return int(cursor.rowcount)
+
+
+def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
+    """How many rows were added of each kind."""
+    first = User.objects.filter(username="fill-000001").values_list("date_joined", flat=True).first()
+    began = first or timezone.now() - timedelta(days=DAYS)
+    provider, _ = Provider.objects.get_or_create(name="fill", defaults={"base_url": "http://127.0.0.1:9/v1"})
+    active_embedder()
+    model, _ = Model.objects.get_or_create(provider=provider, name="fill", defaults={"context_window": 32_768})
+    each = max(2, messages // max(1, conversations) // 2 * 2)  # messages of a conversation: questions and answers
+    at = f"'{began.isoformat()}'::timestamptz + interval '{DAYS} days' * "
+    start = f"'{began.isoformat()}'::timestamptz"
+    person, place = key(1, "{}", start), key(2, "{}", f"{at}({{}})::float / {conversations}")
+
+    def owner(of: str) -> str:
+        return person.format(f"({of}) % {people} + 1")
+
+    def conversation(of: str) -> str:
+        return place.format(of, of)
+
+    here = f"(n - 1) / {each} + 1"  # the conversation of the message n
+    moment = f"({at}(n)::float / {messages})"
+
+    def message(of: str) -> str:
+        return key(3, of, f"({at}({of})::float / {messages})")
+
+    turn = {
+        "id": key(4, "n", f"({at}(n)::float * 2 / {messages})"),
+        "conversation_id": conversation(f"(n * 2 - 1) / {each} + 1"),
+        "owner_id": owner(f"(n * 2 - 1) / {each} + 1"),
+        "user_message_id": message("(n * 2 - 1)"),
+        "answer_id": message("(n * 2)"),
+        "model_id": f"'{model.pk}'::uuid",
+        "status": "CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'done' END",
+        "created": f"{at}(n)::float * 2 / {messages}",
+        "finished": f"{at}(n)::float * 2 / {messages}",
+        "first_token_ms": "300 + n % 1000",
+    }
+    call = {
+        "id": key(7, "n", f"({at}(n)::float * 2 / {messages})"),
+        "person_id": owner(f"(n * 2 - 1) / {each} + 1"),
+        "group_id": "(SELECT id FROM accounts_peoplegroup WHERE everyone)",
+        "turn_id": turn["id"],
+        "model_id": turn["model_id"],
+        "model_name": "'fill'",
+        "provider_name": "'fill'",
+        "purpose": "'answer'",
+        "input": "1000 + n % 1000",
+        "output": "100 + n % 100",
+        "created": turn["created"],
+    }
+    projects = max(1, people // 10)  # project n belongs to person n + 1, and so do its files; the next one is in it
+    project, file = key(6, "{}", start), key(8, "{}", f"{at}({{}})::float / {people * OWN}")
+    own_file = f"((n - 1) / {OWN} + 1 + (n - 1) % {OWN} * {people})"
+    first_of, last_of = f"((n - 1) * {each} + 1)", f"(n * {each})"  # messages of the conversation n
+    there = f"{at}(n)::float / {conversations}"
+    tables: list[tuple[type[models.Model], int, Columns]] = [
+        (
+            User,
+            people,
+            {
+                "id": person.format("n"),
+                "username": "'fill-' || lpad(n::text, 6, '0')",
+                "date_joined": start,
+                "password": "'!'",
+            },
+        ),
+        (Persona, projects, {"id": key(5, "n", start), "owner_id": owner("n"), "name": "'Persona ' || n"}),
+        (Project, projects, {"id": project.format("n"), "owner_id": owner("n"), "name": "'Project ' || n"}),
+        (
+            Membership,
+            projects,
+            {
+                "id": key(10, "n", start),
+                "project_id": project.format("n"),
+                "user_id": owner("(n + 1)"),
+                "role": "'reader'",
+            },
+        ),
+        (
+            File,
+            people * OWN,
+            {
+                "id": file.format("n", "n"),
+                "owner_id": owner("n"),
+                "name": "'File ' || n || '.txt'",
+                "media_type": "'text/plain'",
+                "size": "1000 + n % 1000",
+                "sha256": "encode(sha256(n::text::bytea), 'hex')",
+                "blob": "encode(sha256(n::text::bytea), 'hex')",
+                "status": "'ready'",
+                "searchable": "true",
+                "chunker": str(VERSION),
+                "indexed_chunks": "1",
+                "indexed_words": f"cardinality(string_to_array({FILE}, ' '))",
+                "created": f"{at}(n)::float / {people * OWN}",
+            },
+        ),
+        (FileText, people * OWN, {"file_id": file.format("n", "n"), "text": FILE}),
+        (
+            Chunk,
+            people * OWN,
+            {
+                "file_id": file.format("n", "n"),
+                "start": "0",
+                "end": f"length({FILE})",
+                "text": FILE,
+                "tokens": "50",
+                "ordinal": "0",
+                "embedder_id": "(SELECT id FROM files_embedder WHERE active)",
+                "embedding": VECTOR,
+            },
+        ),
+        (
+            ProjectFile,
+            projects * OWN,
+            {
+                "project_id": project.format(f"((n - 1) / {OWN} + 1)"),
+                "file_id": file.format(own_file, own_file),
+                "ordinal": f"(n - 1) % {OWN}",
+            },
+        ),
+        (
+            Task,
+            people * OWN,
+            {
+                "id": key(11, "n", start),
+                "owner_id": owner("n"),
+                "level": "'task'",
+                "horizon": "'day'",
+                "archetype": "'user'",
+                "code": "'D' || lpad(n::text, 9, '0')",
+                "date": f"({at}(n)::float / {people * OWN})::date",
+                "title": "'Task ' || n",
+            },
+        ),
+        (
+            Conversation,
+            conversations,
+            {
+                "id": conversation("n"),
+                "owner_id": owner("n"),
+                "title": "'Conversation ' || n",
+                "updated": there,
+                # Of whoever has a project, every fifth is in it.
+                "project_id": f"CASE WHEN n % {people} BETWEEN 1 AND {projects} AND (n - 1) / {people} % 5 = 0"
+                f" THEN {project.format(f'(n % {people})')} END",
+            },
+        ),
+        (
+            Message,
+            conversations * each,
+            {
+                "id": message("n"),
+                "conversation_id": conversation(here),
+                "owner_id": owner(here),
+                "parent_id": f"CASE WHEN (n - 1) % {each} > 0 THEN {message('(n - 1)')} END",
+                "depth": f"(n - 1) % {each}",
+                "role": f"CASE WHEN (n - 1) % {each} % 2 = 0 THEN 'user' ELSE 'assistant' END",
+                "parts": f"jsonb_build_array(jsonb_build_object('type', 'text', 'text', {MESSAGE}))",
+                "created": moment,
+            },
+        ),
+        (Turn, conversations * each // 2, turn),
+        (ModelCall, conversations * each // 2, call),
+        (
+            Attachment,
+            conversations // 10,
+            {
+                "message_id": message(first_of),
+                "file_id": file.format(*[f"((n - 1) % {people * OWN} + 1)"] * 2),
+                "name": f"'File ' || ((n - 1) % {people * OWN} + 1) || '.txt'",
+                "ordinal": "0",
+            },
+        ),
+        (
+            Share,
+            conversations // 20,
+            {
+                "id": key(12, "n", there),
+                "conversation_id": conversation("n"),
+                "leaf_id": message(last_of),
+                "title": "'Conversation ' || n",
+                "token": "'fill-' || n",
+            },
+        ),
+        (
+            Summary,
+            conversations // 10,
+            {
+                "id": key(13, "n", there),
+                "conversation_id": conversation("n"),
+                "leaf_id": message(last_of),
+                "first_id": message(first_of),
+                "last_id": message(last_of),
+                "messages": str(each),
+                **dict.fromkeys(("span_start", "span_end", "as_of"), there),
+                "sections": "jsonb_build_array(jsonb_build_object('name', 'Now', 'text', repeat('said so ', 80)))",
+                "tokens_in": "1000",
+                "tokens_out": "150",
+                "timezone": "'UTC'",
+                "prompt_version": "1",
+                "withdrawn": there,  # else these conversations would be planned with it, and the others without
+            },
+        ),
+        (
+            Entry,
+            messages // 10,
+            {
+                "id": key(14, "n", f"({at}(n)::float / {messages // 10})"),
+                "at": f"{at}(n)::float / {messages // 10}",
+                "how": "'page'",
+                "actor_id": owner("n"),
+                "actor_name": f"'fill-' || lpad((n % {people} + 1)::text, 6, '0')",
+                "address": "'192.0.2.' || n % 256",
+                "request_id": "md5(n::text)",
+                "action": "'share.made'",
+                "object_type": "'share'",
+                "object_id": "md5(n::text)",
+                "object_name": "'Conversation ' || n",
+                **dict.fromkeys(("personal_digest", "digest", "hash"), "encode(sha256(n::text::bytea), 'hex')"),
+                "sequence": "n",
+            },
+        ),
+    ]
+    found = {row._meta.model_name or "": added(row, number, columns) for row, number, columns in tables}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE chat_conversation AS place SET leaf_id = newest.id FROM chat_message AS newest"
+            " WHERE newest.conversation_id = place.id AND place.leaf_id IS NULL AND newest.depth = %s"
+            " AND place.title LIKE 'Conversation %%'",
+            [each - 1],
+        )
+        cursor.execute(WRITE_POSTINGS)
+    UsageDay.objects.all().delete()  # calls of days that had been summed were added
+    sum_days()
+    return found
+
+
+def added(row: type[models.Model], number: int, columns: Columns) -> int:
+    began, found = time.monotonic(), 0
+    for first in range(1, number + 1, AT_ONCE):
+        found += insert(row, columns, first, min(number, first + AT_ONCE - 1))
+    print(f"{row._meta.model_name}: {found:,} of {number:,} added in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    reader = argparse.ArgumentParser(description=__doc__)
+    for name, number in (("people", 2_000), ("conversations", 100_000), ("messages", 1_000_000)):
+        reader.add_argument(f"--{name}", type=int, default=number)
+    fill(**vars(reader.parse_args(arguments)))
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM (ANALYZE)")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,179 @@
+"""The first look at a conversation, and scrolling in a long one: what a person feels of the page's speed."""
+
+import json
+import statistics
+import time
+from collections import Counter
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from contrib.bench.page import SECTION, sign_in
+from tests.chromium import chromium
+from tests.product import WAIT, Caller, Product, until
+
+LONG, ENDLESS = 200, 10_000  # messages
+LARGE = 200_000  # characters of an answer
+LOOKS = 9  # at each of two pages, in turn; the medians are compared
+RATIO = 1.2  # of the first paint of a long conversation to that of an empty one
+SLOW = {
+    "offline": False,
+    "latency": 400,
+    "downloadThroughput": 50_000,
+    "uploadThroughput": 50_000,
+}  # ms, bytes a second
+USABLE_MS = 2_000.0
+FRAME_MS = 50.0
+STEPS = 400  # of the wheel, an eighth of the screen each
+ANSWER = "It is limited by **clause 7**, for the reasons below.\n\n" + SECTION.format(number=7, words="as agreed " * 40)
+
+FIRST_PAINT = """() => new Promise((done) => {
+  new PerformanceObserver((list) => {
+    const found = list.getEntriesByName("first-contentful-paint")[0];
+    if (found) done(found.startTime);
+  }).observe({ type: "paint", buffered: true });
+})"""
+# Upwards from the newest end: what is further up comes from the server meanwhile.
+SCROLL = """async (steps) => {
+  const scroller = document.getElementById("transcript");
+  for (let step = 0; step < steps; step += 1) {
+    scroller.scrollBy(0, -scroller.clientHeight / 8);
+    await new Promise((done) => requestAnimationFrame(done));
+  }
+}"""
+TRACED = ["devtools.timeline", "disabled-by-default-devtools.timeline", "toplevel"]
+
+
+def _imported(caller: Caller, title: str, texts: list[str]) -> str:
+    """The path of a conversation of these messages, questions and answers in turn."""
+    messages = [
+        {"uuid": str(number), "sender": "assistant" if number % 2 else "human", "text": text}
+        for number, text in enumerate(texts)
+    ]
+    export = json.dumps([{"uuid": title, "name": title, "chat_messages": messages}]).encode()
+    answer = caller.http.post("imports/", files={"file": ("conversations.json", export)})
+    job = answer.raise_for_status().json()["id"]
+    until(lambda: caller.get(f"imports/{job}/")["status"] == "done", f"“{title}” is imported")
+    [row] = [row for row in caller.get("conversations/")["results"] if row["title"] == title]
+    return f"/c/{row['id']}/"
+
+
+def _cookies(context: BrowserContext, product: Product) -> list[Any]:
+    return [{"name": each["name"], "value": each["value"], "url": product.url} for each in context.cookies()]
+
+
+def _paints(context: BrowserContext, url: str, empty: str, long: str) -> list[dict[str, Any]]:
+    """From the navigation to the first text on the screen, in a browser that has been here before."""
+    found: dict[str, list[float]] = {empty: [], long: []}
+    for _ in range(LOOKS):
+        for path, times in found.items():
+            page = context.new_page()
+            page.goto(url + path)
+            times.append(float(page.evaluate(FIRST_PAINT)))
+            page.wait_for_selector(".plan-line")
+            page.close()
+    of_empty, of_long = (statistics.median(found[path]) for path in (empty, long))
+    return [
+        {"name": f"warm: first paint of {LONG} messages, beside an empty one's", "value": round(of_long), "unit": "ms",
+         "peer": round(of_empty), "ratio": round(of_long / of_empty, 2)},
+        {"name": "that ratio", "value": round(of_long / of_empty, 2), "unit": "", "limit": RATIO,
+         "ratio": round(of_long / of_empty / RATIO, 2)},
+    ]  # fmt: skip
+
+
+def _requests(context: BrowserContext, url: str, path: str) -> dict[str, Any]:
+    """What reaches the server when somebody comes back: a socket and a worker are no part of the page."""
+    page, asked = context.new_page(), []
+    session = context.new_cdp_session(page)
+    session.on(
+        "Network.responseReceived",
+        lambda event: asked.append(event) if not event["response"]["fromDiskCache"] else None,
+    )
+    session.send("Network.enable")
+    page.goto(url + path)
+    page.wait_for_selector(".plan-line")
+    page.wait_for_load_state("networkidle")
+    page.close()
+    count = len([each for each in asked if each["response"]["url"].startswith(url)])
+    return {"name": "warm: requests", "value": count, "unit": "", "limit": 1, "ratio": float(count)}
+
+
+def _cold(context: BrowserContext, url: str, path: str) -> list[dict[str, Any]]:
+    """In a browser that has never been here, over a slow link."""
+    page = context.new_page()
+    page.set_default_timeout(WAIT * 1000)
+    session = context.new_cdp_session(page)
+    session.send("Network.enable")
+    session.send("Network.emulateNetworkConditions", SLOW)
+    began = time.perf_counter()
+    page.goto(url + path, wait_until="commit")
+    page.wait_for_selector("#text")
+    usable = (time.perf_counter() - began) * 1000
+    page.focus("#text")
+    page.keyboard.type("At once")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("article.question:has-text('At once')")
+    sent = (time.perf_counter() - began) * 1000
+    return [
+        {"name": "cold, 400 ms and 50 kB/s: one can write", "value": round(usable), "unit": "ms", "limit": USABLE_MS,
+         "ratio": round(usable / USABLE_MS, 2)},
+        {"name": "cold: what was sent with Enter at once stands there", "value": round(sent), "unit": "ms"},
+    ]  # fmt: skip
+
+
+def _longest_task(browser: Browser, page: Page, steps: int) -> float:
+    """Milliseconds that the page's main thread has worked at a stretch while one scrolls up: no frame comes before that
+    ends. Its own time, since others work on this machine, too."""
+    events: list[dict[str, Any]] = []
+    ended: list[Any] = []
+    session = browser.new_browser_cdp_session()
+    session.on("Tracing.dataCollected", lambda data: events.extend(data["value"]))
+    session.on("Tracing.tracingComplete", lambda data: ended.append(data))
+    session.send("Tracing.start", {"transferMode": "ReportEvents", "traceConfig": {"includedCategories": TRACED}})
+    page.evaluate(SCROLL, steps)
+    session.send("Tracing.end")
+    while not ended:
+        page.wait_for_timeout(50)
+    session.detach()
+    process = Counter(event["pid"] for event in events if event["name"] == "FireAnimationFrame").most_common(1)[0][0]
+    names = (
+        (event["pid"], event["tid"], event["args"].get("name")) for event in events if event["name"] == "thread_name"
+    )
+    [thread] = [tid for pid, tid, name in names if (pid, name) == (process, "CrRendererMain")]
+    mine = (event for event in events if (event["pid"], event["tid"]) == (process, thread))
+    return max(float(event.get("tdur", 0)) for event in mine if event["name"].endswith("RunTask")) / 1000
+
+
+def _scrolled(browser: Browser, context: BrowserContext, address: str, what: str) -> dict[str, Any]:
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector(".plan-line")
+    longest = _longest_task(browser, page, STEPS)
+    page.close()
+    return {"name": f"scrolling in {what}: longest task", "value": round(longest, 1), "unit": "ms", "limit": FRAME_MS,
+            "ratio": round(longest / FRAME_MS, 2)}  # fmt: skip
+
+
+def rows(product: Product, caller: Caller, password: str) -> list[dict[str, Any]]:
+    """`password`: the admin's, who looks at the pages in Chromium."""
+    empty = f"/c/{caller.post('conversations/', {'title': 'Empty'}, expect=201)['id']}/"
+    long = _imported(caller, "Long", _said(LONG))
+    endless = _imported(caller, "Endless", _said(ENDLESS))
+    large = _imported(
+        caller, "Large", ["Write much.", (SECTION.format(number=7, words="as agreed " * 40) * 400)[:LARGE]]
+    )
+    with chromium() as browser:
+        context = browser.new_context()
+        sign_in(context.new_page(), product, password)
+        found = [*_paints(context, product.url, empty, long), _requests(context, product.url, long)]
+        found.append(_scrolled(browser, context, product.url + large, f"an answer of {LARGE // 1000} kB"))
+        found.append(_scrolled(browser, context, product.url + endless, f"{ENDLESS:,} messages"))
+        stranger = browser.new_context()
+        stranger.add_cookies(_cookies(context, product))
+        return found + _cold(stranger, product.url, long)
+
+
+def _said(count: int) -> list[str]:
+    return [
+        f"{number}. {ANSWER}" if number % 2 else f"{number}. Which clause limits the fee?" for number in range(count)
+    ]

@@ -1,0 +1,34 @@
+"""The chat of Chainlit's own guide; it keeps nothing, and so is a floor rather than an equal."""
+
+import json
+from pathlib import Path
+from uuid import uuid4
+
+from contrib.bench.peers.client import Exchange, frame, upgrade
+from contrib.bench.peers.products import HERE, Product, program
+
+
+class Chainlit(Product):
+    name = "Chainlit"
+
+    def __init__(self, directory: Path, model_url: str) -> None:
+        super().__init__(directory, model_url)
+        self.paths = {"Chainlit": self._message}
+
+    def command(self) -> list[str]:
+        return [program("chainlit"), "run", str(HERE / "chainlit_app.py"), "--headless", "--port", str(self.port)]
+
+    def environment(self) -> dict[str, str]:
+        # Its own configuration and translations are written there.
+        return {"MODEL_URL": self.model_url, "CHAINLIT_APP_ROOT": str(self.directory)}
+
+    def _message(self, text: str) -> Exchange:
+        session = {"clientType": "webapp", "sessionId": str(uuid4()), "threadId": "", "userEnv": "{}"}
+        message = {"id": str(uuid4()), "name": "user", "type": "user_message", "output": text, "createdAt": ""}
+        said = json.dumps(["client_message", {"message": message, "fileReferences": []}])
+        opening = (
+            (upgrade("/ws/socket.io/?EIO=4&transport=websocket"), rb'0\{"sid"'),
+            (frame("40" + json.dumps(session)), rb'40\{"sid"'),
+            (frame('42["connection_successful"]'), rb"clear_call_fn"),
+        )
+        return Exchange(self.port, frame("42" + said), rb'"task_end"', opening=opening)

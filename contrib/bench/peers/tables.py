@@ -1,0 +1,235 @@
+"""What is measured, always in alternation, each row beside the limit that we have to hold."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from contrib.bench.peers import model
+from contrib.bench.peers.client import Answer, Clients, Exchange
+from contrib.bench.peers.figures import Row, percentile
+from contrib.bench.peers.products import Ask, Product
+
+TTFT = 0.05  # seconds the scripted model waits before its first token
+SHORT = model.script(TTFT, 20, 0.002)
+RATE = 0.02  # seconds between two tokens of a stream
+WITHIN = 0.5  # seconds in which all sends of a burst, and all streams, begin
+WARMING = 3  # answers before those that are measured
+SETTLING = 0.2  # seconds in which what is stored after an answer is done: it belongs to the answer's cost
+QUIET, IDLE_SHARE = 30.0, 0.1  # seconds, and of a processor
+IDLE = 6.0  # seconds after a start, before its memory is looked at
+FIRST_LIMIT, CPU_LIMIT = {"Open WebUI": 0.6}, {"Open WebUI": 0.8}
+BURST_LIMITS = {100: {"Open WebUI": 0.3, "Chainlit": 2.5}}
+STREAM_CPU_LIMITS = {25: {"Open WebUI": 1.0}, 100: {"Open WebUI": 0.8}}
+DELAY_AT_MOST = {100: 250.0}  # milliseconds
+LATEST_FIRST_AT_MOST = {300: 12_900.0}  # milliseconds: 0.3 times the 43 s before turns had no slots
+ALL_SENT_LIMITS = {1_000: {"Open WebUI": 1.0}}
+START_LIMIT, MEMORY_AT_MOST = {"Open WebUI": 0.4}, 700.0  # megabytes
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one answer's stamps say, in seconds; `first` is None where no token came.
+
+    `waited`: from the send until the model had it. `added`: what the product added to the model's time to first token.
+    """
+
+    whole: bool
+    size: int
+    first: float | None = None
+    waited: float = 0.0
+    added: float = 0.0
+    messages: int = 0
+    delays: Sequence[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, answer: Answer) -> "Seen":
+        size = sum(len(data) for _, data in answer.reads)
+        tokens: dict[bytes, float] = {}  # a product may say its whole text again at the end
+        for at, match in answer.found(model.STAMP):
+            tokens.setdefault(match[1], at)
+        begun = answer.found(model.BEGUN)
+        if not tokens or not begun:
+            return cls(False, size)
+        delays = [model.since(stamped, at) for stamped, at in tokens.items()]
+        arrived, first = begun[0][1], next(iter(tokens.values()))
+        taken = model.since(arrived[1], first)  # from the model's having it to the first token here
+        waited = first - answer.sent - taken
+        return cls(answer.whole, size, first - answer.sent, waited, waited + delays[0], int(arrived[2]), delays)
+
+
+class Figures:
+    """Rows in the order of their first figure; each figure is given for a column."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[str, float]] = {}
+        self._limits: dict[str, tuple[Mapping[str, float], float | None]] = {}
+
+    def add(
+        self, what: str, column: str, value: float, limits: Mapping[str, float] | None = None, most: float | None = None
+    ) -> None:
+        self._rows.setdefault(what, {})[column] = value
+        self._limits[what] = (limits or {}, most)
+
+    def rows(self) -> list[Row]:
+        return [Row(what, figures, *self._limits[what]) for what, figures in self._rows.items()]
+
+
+def _paths(products: Sequence[Product]) -> Iterator[tuple[Product, str, Ask]]:
+    for product in products:
+        for path, ask in product.paths.items():
+            yield product, path, ask
+
+
+def _one(product: Product, clients: Clients, exchange: Exchange) -> tuple[Seen, float]:
+    """One answer, and the CPU milliseconds of its product."""
+    before = product.cpu()
+    [answer] = clients.run([exchange])
+    time.sleep(SETTLING)
+    return Seen.of(answer), (product.cpu() - before) * 1000
+
+
+def first(products: Sequence[Product], clients: Clients, runs: int) -> list[Row]:
+    """Answers of 20 tokens one by one."""
+    seen: dict[str, list[Seen]] = defaultdict(list)
+    cpu: dict[str, list[float]] = defaultdict(list)
+    for run in range(runs + WARMING):
+        for product, path, ask in _paths(products):
+            answer, spent = _one(product, clients, ask(SHORT))
+            if run >= WARMING:
+                seen[path].append(answer)
+                cpu[path].append(spent)
+    figures = Figures()
+    for path, answers in seen.items():
+        added = [each.added * 1000 for each in answers if each.whole]
+        figures.add("added to the first token, p50, ms", path, percentile(added, 0.5), FIRST_LIMIT)
+        figures.add("added to the first token, p95, ms", path, percentile(added, 0.95))
+        figures.add("added to the first token, least, ms", path, min(added, default=0))
+        figures.add("until the model has it, p50, ms", path, median(each.waited * 1000 for each in answers))
+        figures.add("CPU of a short turn, ms", path, sum(cpu[path]) / len(answers), CPU_LIMIT)
+        figures.add("answers that were not whole", path, len(answers) - len(added))
+    return figures.rows()
+
+
+def burst(products: Sequence[Product], clients: Clients, counts: Sequence[int], rounds: int) -> list[Row]:
+    """So many sends within half a second."""
+    figures = Figures()
+    for count in counts:
+        seen: dict[str, list[list[Seen]]] = defaultdict(list)
+        for product in products:
+            product.people(count)
+        for _ in range(rounds):
+            for _, path, ask in _paths(products):
+                answers = clients.run([ask(SHORT) for _ in range(count)], WITHIN)
+                seen[path].append([Seen.of(answer) for answer in answers])
+                time.sleep(1.0)
+        for path, runs in seen.items():
+            middle = median(_firsts(run, 0.5) for run in runs)
+            figures.add(f"{count} sends: first token, p50, ms", path, middle, BURST_LIMITS.get(count))
+            figures.add(f"{count} sends: first token, p99, ms", path, median(_firsts(run, 0.99) for run in runs))
+            refused = sum(not each.whole for run in runs for each in run) / len(runs)
+            figures.add(f"{count} sends: refused or lost", path, refused)
+    return figures.rows()
+
+
+def _firsts(answers: Sequence[Seen], share: float) -> float:
+    return percentile([each.first * 1000 for each in answers if each.first is not None], share)
+
+
+def streams(products: Sequence[Product], clients: Clients, counts: Sequence[int], seconds: float) -> list[Row]:
+    """So many answers at 50 tokens a second. A delay is from the model's write of a token to its read by the client."""
+    tokens = int(seconds / RATE)
+    question = model.script(0.1, tokens, RATE)
+    figures = Figures()
+    for count in counts:
+        for product in products:
+            product.people(count)
+        for product, path, ask in _paths(products):
+            exchanges = [ask(question) for _ in range(count)]
+            before = product.cpu()
+            answers = clients.run(exchanges, WITHIN)
+            time.sleep(SETTLING)
+            spent = product.cpu() - before
+            _stream_rows(figures, path, [Seen.of(answer) for answer in answers], spent, tokens)
+            figures.add(f"{count} streams: memory, MB", path, product.memory())
+    return figures.rows()
+
+
+def _stream_rows(figures: Figures, path: str, seen: Sequence[Seen], spent: float, tokens: int) -> None:
+    count = len(seen)
+    read = sum(len(each.delays) for each in seen)
+    delays = [delay * 1000 for each in seen for delay in each.delays]
+    lost = sum(not each.whole or len(each.delays) != tokens for each in seen)
+
+    def add(what: str, value: float, limits: Mapping[str, float] | None = None, most: float | None = None) -> None:
+        figures.add(f"{count} streams: {what}", path, value, limits, most)
+
+    add("CPU of 1,000 tokens, s", spent / max(1, read) * 1000, STREAM_CPU_LIMITS.get(count))
+    add("delay of a token, p50, ms", percentile(delays, 0.5))
+    add("delay of a token, p99, ms", percentile(delays, 0.99), None, DELAY_AT_MOST.get(count))
+    add("first token, p50, ms", _firsts(seen, 0.5))
+    add("first token, p99, ms", _firsts(seen, 0.99), None, LATEST_FIRST_AT_MOST.get(count))
+    add("refused, or a token lost", lost)
+    add("bytes of a token", sum(each.size for each in seen) / max(1, read))
+
+
+def length(products: Sequence[Product], clients: Clients, counts: Sequence[int], runs: int) -> list[Row]:
+    """A send in a conversation that has so many messages, until the model has the request."""
+    figures = Figures()
+    for count in counts:
+        asks = [(p, name, make(count)) for p in products for name, make in p.lengths.items()]
+        for product in products:
+            _settled(product)
+        seen: dict[str, list[tuple[Seen, float]]] = defaultdict(list)
+        for _ in range(runs + 1):
+            for product, name, ask in asks:
+                seen[name].append(_one(product, clients, ask(SHORT)))
+        for name, (begun, *rest) in seen.items():
+            waited = [each.waited * 1000 for each, _ in rest if each.whole]
+            limits = ALL_SENT_LIMITS.get(count)
+            figures.add(f"{count:,} messages: until the model has it, p50, ms", name, percentile(waited, 0.5), limits)
+            figures.add(f"{count:,} messages: the first after the import, ms", name, begun[0].waited * 1000)
+            figures.add(f"{count:,} messages: CPU of a send, ms", name, median(spent for _, spent in rest))
+            figures.add(f"{count:,} messages: the model was given", name, median(each.messages for each, _ in rest))
+    return figures.rows()
+
+
+def _settled(product: Product) -> None:
+    """Waits until what an import leaves to do is done; no longer than `QUIET` seconds."""
+    deadline = time.monotonic() + QUIET
+    while time.monotonic() < deadline:
+        before = product.cpu()
+        time.sleep(1.0)
+        if product.cpu() - before < IDLE_SHARE:
+            return
+
+
+def start(products: Sequence[Product], clients: Clients, runs: int) -> list[Row]:
+    """Each is stopped and started again, the others being idle: until a message is answered, and its memory then."""
+    took: dict[str, list[float]] = defaultdict(list)
+    memory: dict[str, list[float]] = defaultdict(list)
+    figures = Figures()
+    for _ in range(runs):
+        for product in products:
+            product.end()
+            began = time.monotonic()
+            product.start()
+            took[product.name].append(_answered(product, clients) - began)
+            time.sleep(IDLE)
+            memory[product.name].append(product.memory())
+    for product in products:
+        figures.add("second start to an answer, s", product.name, median(took[product.name]), START_LIMIT)
+        figures.add("memory of all processes, MB", product.name, median(memory[product.name]), None, MEMORY_AT_MOST)
+        figures.add("processes", product.name, product.processes())
+    return figures.rows()
+
+
+def _answered(product: Product, clients: Clients) -> float:
+    """The moment at which an answer is whole."""
+    ask = next(iter(product.paths.values()))
+    for _ in range(10):
+        [answer] = clients.run([ask(SHORT)], limit=30.0)
+        if answer.whole:
+            return answer.reads[-1][0]
+    raise RuntimeError(f"{product.name} answered nothing after its start.")

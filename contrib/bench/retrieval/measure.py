@@ -1,0 +1,106 @@
+"""Indexes collections as the product does, and measures its search. contrib.bench.retrieval.table starts it.
+
+Beside the search stand BM25 alone, for how well it ranks, and the search without feedback, for how long it takes: both
+are asked each question one after the other, so that what else the machine does meets both.
+"""
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from unittest.mock import patch
+from uuid import UUID
+
+from django.core.management import call_command
+from django.db.models import QuerySet
+
+from accounts.models import User
+from contrib.bench.retrieval.collections import Collection, collections, ndcg
+from files.index import feedback, ranking
+from files.index.chunks import chunks_of
+from files.index.indexing import index_chunks
+from files.index.search import search
+from files.models import Chunk, File
+
+DEPTH = 10
+HITS = 50  # chunks, of which several may be of one document
+NEVER = 10**9  # more chunks than there are
+
+Row = dict[str, object]
+
+
+def _stored(collection: Collection) -> dict[UUID, str]:
+    """The documents as files of one person; their ids by file."""
+    owner = User.objects.create_user(collection.name)
+    names: dict[UUID, str] = {}
+    for name, text in collection.documents.items():
+        file = File.objects.create(
+            owner=owner, name=f"{name}.md", size=1, sha256="0" * 64, blob="none", status=File.Status.READY
+        )
+        Chunk.objects.bulk_create(chunks_of(file, "text/markdown", text, []))
+        index_chunks(file)
+        names[file.pk] = name
+    return names
+
+
+def _by_words(query: str, files: QuerySet[File]) -> list[UUID]:
+    """The files of the best chunks by BM25 alone."""
+    asked = ranking.asked(files, [query])
+    scores = ranking.bm25(files, asked.queries[0], asked.collection)
+    found = scores.best(HITS)
+    best = [chunk for _, chunk in sorted(zip(-scores.of(found), found, strict=True))]
+    of_chunk = dict(Chunk.objects.filter(pk__in=best).values_list("pk", "file_id"))
+    return [of_chunk[chunk] for chunk in best]
+
+
+def _by_search(query: str, files: QuerySet[File]) -> list[UUID]:
+    return [hit.file for hit in search(query=query, files=files, limit=HITS)]
+
+
+def _once(query: str, files: QuerySet[File]) -> list[UUID]:
+    """Without what the best of a first ranking say."""
+    with patch.object(feedback, "FEWEST", NEVER):
+        return _by_search(query, files)
+
+
+def measure(collection: Collection) -> list[Row]:
+    names = _stored(collection)
+    files = File.objects.filter(owner__username=collection.name)
+    ways: Sequence[Callable[[str, QuerySet[File]], list[UUID]]] = (_by_search, _once, _by_words)
+    found: dict[str, list[float]] = {way.__name__: [] for way in ways}
+    times: dict[str, list[float]] = {way.__name__: [] for way in ways}
+    for at, (query, relevant) in enumerate(collection.relevant.items()):
+        for way in ways if at % 2 else ways[::-1]:
+            began = time.perf_counter()
+            ranked = way(collection.queries[query], files)
+            times[way.__name__].append((time.perf_counter() - began) * 1_000)
+            found[way.__name__].append(ndcg(dict.fromkeys(names[each] for each in ranked), relevant, DEPTH))
+    print(f"{collection.name}: {len(names)} documents, {len(collection.relevant)} questions", file=sys.stderr)
+    means = {name: statistics.mean(each) for name, each in found.items()}
+    beside = {"BM25 alone": "_by_words", "once": "_once"}
+    return [
+        *(_row(f"{collection.name}, nDCG@{DEPTH} : {of}", means["_by_search"], means[way], "")
+          for of, way in beside.items()),
+        _row(f"{collection.name}, p50 : once", _middle(times["_by_search"]), _middle(times["_once"]), "ms"),
+        _row(f"{collection.name}, p95 : once", _slow(times["_by_search"]), _slow(times["_once"]), "ms"),
+    ]  # fmt: skip
+
+
+def _row(name: str, value: float, peer: float, unit: str) -> Row:
+    digits = 1 if unit else 4
+    shown = {"value": round(value, digits), "peer": round(peer, digits)}
+    return {"name": name, **shown, "unit": unit, "ratio": round(value / max(peer, 1e-9), 2)}
+
+
+def _middle(times: Sequence[float]) -> float:
+    return statistics.median(times)
+
+
+def _slow(times: Sequence[float]) -> float:
+    return sorted(times)[int(0.95 * len(times))]
+
+
+def main() -> None:
+    call_command("migrate", verbosity=0)
+    print(json.dumps([row for collection in collections() for row in measure(collection)]))

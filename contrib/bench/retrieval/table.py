@@ -1,0 +1,33 @@
+"""How well search ranks, and how long it takes, over the collections that there are.
+
+python -m contrib.bench.retrieval.table
+"""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from scripts.services import Services
+
+PROGRAM = "import django; django.setup(); from contrib.bench.retrieval.measure import main; main()"
+
+
+def rows() -> list[dict[str, Any]]:
+    """Each row: name, value, unit, and what it is held against (`peer` or `limit`) with the ratio of the two."""
+    services = Services()
+    urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
+    environment = {**os.environ, **urls, "DJANGO_SETTINGS_MODULE": "config.settings"}
+    environment.setdefault("SECRET_KEY", "only-for-benchmarks-only-for-benchmarks-only-for-benchmarks")
+    try:
+        done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, check=True)
+    finally:
+        services.end()
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+if __name__ == "__main__":
+    for row in rows():
+        print(f"{row['name']:<50} {row['value']:>9} {row['unit']:<3} beside {row['peer']:>9} ratio {row['ratio']:.2f}")

@@ -1,0 +1,103 @@
+"""Whether what a person asks for grows with what everybody else has: every page, list, plan and send, and the search in
+messages, beside a million messages of 2,000 people and beside a thousand of two.
+
+    python -m contrib.bench.volume [the numbers of contrib.bench.fill]
+
+Each workspace has services of its own. Filling the million takes a quarter of an hour on a machine that does nothing
+else. Prints each page on the error output. The person who asks has as much in both: 500 messages, 50 files and tasks, a
+project, one session.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from scripts.services import Services
+
+LIMIT = 1.5  # times the time of the small workspace
+NOISE = 10  # ms; what differs by less differs by chance
+SEARCH_LIMIT, SEARCH_TIMES = 150.0, 3.0  # ms; times the small workspace
+SMALL = ("--people=2", "--conversations=100", "--messages=1000")
+ROUNDS = 3  # of both, one after the other, so that what else the machine does makes neither slower
+Workspace = dict[str, Any]  # as `with_django.volume` prints it
+
+
+def measured(database: str, redis: str, arguments: list[str]) -> Workspace:
+    """What is empty is filled first."""
+    urls = {"DATABASE_URL": database, "REDIS_URL": redis}
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", **urls}
+    command = [sys.executable, "-m", "contrib.bench.with_django.volume", *arguments]
+    found: Workspace = json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+    return found
+
+
+def rows(arguments: list[str]) -> list[dict[str, Any]]:
+    """Each row: name, value, unit, the limit it is held against, and the ratio of the two."""
+    services = Services(), Services()
+    try:
+        rounds = [
+            [
+                measured(each.database, each.redis, numbers)
+                for each, numbers in zip(services, ([*SMALL], arguments), strict=True)
+            ]
+            for _ in range(ROUNDS)
+        ]
+    finally:
+        for each in services:
+            each.end()
+    small, large = (fastest(several) for several in zip(*rounds, strict=True))
+    return compared(small, large)
+
+
+def fastest(several: Sequence[Workspace]) -> Workspace:
+    """Of several runs of one workspace."""
+    names = set.intersection(*(set(each["pages"]) for each in several))
+    pages = {name: min((each["pages"][name] for each in several), key=itemgetter("time")) for name in names}
+    searches = [min(times) for times in zip(*(each["searches"] for each in several), strict=True)]
+    return {"has": several[0]["has"], "pages": pages, "searches": searches}
+
+
+def compared(small: Workspace, large: Workspace) -> list[dict[str, Any]]:
+    """Raises RuntimeError where the person has not the same in both: what is more would be taken for growth."""
+    if small["has"] != large["has"]:
+        raise RuntimeError(f"The person has {small['has']} in one and {large['has']} in the other.")
+    return [*searches(small["searches"], large["searches"]), *pages(small["pages"], large["pages"])]
+
+
+def searches(small: list[float], large: list[float]) -> Iterator[dict[str, Any]]:
+    before, now = (sorted(times)[int(len(times) * 0.95)] for times in (small, large))
+    yield row("search in messages, the whole workspace, p95", now, "ms", SEARCH_LIMIT, 1)
+    yield row("search in messages, p95 beside 1,000 messages", now / before, "times", SEARCH_TIMES)
+
+
+def pages(small: Mapping[str, Any], large: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The worst page that took noticeably longer, and what is done most; all of them on the error output."""
+    times, noticed = {}, {}
+    for name in sorted(small.keys() & large.keys()):
+        before, now = small[name], large[name]
+        times[name] = ratio = now["time"] / before["time"]
+        if now["time"] - before["time"] > NOISE:
+            noticed[name] = ratio
+        said = f"{name:<78} {before['queries']:>4}{now['queries']:>4} {before['time']:>8.1f}{now['time']:>8.1f}"
+        over = " over" if name in noticed and ratio > LIMIT else ""
+        queries = " queries" if before["queries"] != now["queries"] else ""
+        print(f"{said} {ratio:>6.2f}{over}{queries}", file=sys.stderr)
+    worst = max(noticed or times, key=times.__getitem__)
+    yield row(f"the worst of {len(times)} pages, lists, plans and sends ({worst})", times[worst], "times", LIMIT)
+    plans = [ratio for name, ratio in times.items() if "/plan/" in name]
+    sends = [ratio for name, ratio in times.items() if name == "POST /" or name.endswith("/turns/")]
+    yield row("the worst way to send a message", max(sends), "times", LIMIT)
+    yield row("the worst plan", max(plans), "times", LIMIT)
+
+
+def row(name: str, value: float, unit: str, limit: float, digits: int = 2) -> dict[str, Any]:
+    return {"name": name, "value": round(value, digits), "unit": unit, "limit": limit, "ratio": round(value / limit, 2)}
+
+
+if __name__ == "__main__":
+    for each in rows(sys.argv[1:]):
+        print(f"{each['name']:<78} {each['value']:>8} {each['unit']:<5} limit {each['limit']:>5} ratio {each['ratio']}")

@@ -1,0 +1,68 @@
+"""How long `manage.py replay` takes over stored turns, as they were and under another profile. Prints rows as JSON."""
+
+import json
+import time
+from uuid import uuid4
+
+import django
+
+django.setup()
+
+from django.utils import timezone  # noqa: E402 - models can be imported only after the set-up
+
+from accounts.models import User  # noqa: E402
+from chat.context import cache  # noqa: E402
+from chat.lab.past import AS_IT_WAS, Variation  # noqa: E402
+from chat.lab.services import chosen, planned  # noqa: E402
+from chat.models import Message, Turn  # noqa: E402
+from chat.prompts import builder, report  # noqa: E402
+from chat.prompts.turn_context import context_of_turn  # noqa: E402
+from llm.models import Model, Provider  # noqa: E402
+from llm.services import cache_rule  # noqa: E402
+from personas.models import BudgetProfile  # noqa: E402
+from tests.chat.conversations import past  # noqa: E402
+
+CONVERSATIONS, TURNS = 20, 50  # of each
+LIMIT = 60.0  # seconds for all of them
+
+
+def main() -> None:
+    user = User.objects.create_user(f"bench-{uuid4().hex[:8]}")
+    provider = Provider.objects.create(name=f"bench-{uuid4().hex[:8]}")
+    model = Model.objects.create(provider=provider, name="bench", context_window=8_192)
+    for _ in range(CONVERSATIONS):
+        answer(user, model)
+    narrow = Variation(profile=BudgetProfile.objects.create(name=f"bench-{uuid4().hex[:8]}", window=4_096))
+    turns = chosen(most=CONVERSATIONS * TURNS, owner=user)
+    rows = []
+    for name, variation in (("as they were", AS_IT_WAS), ("and under another profile", narrow)):
+        began = time.perf_counter()
+        compared = sum(result.planned is not None for result in planned(turns, variation))
+        took = time.perf_counter() - began
+        rows.append(
+            {"name": f"{compared:,} stored turns planned again {name}", "value": round(took, 1), "unit": "s",
+             "limit": LIMIT, "ratio": round(took / LIMIT, 2)}
+        )  # fmt: skip
+    print(json.dumps(rows))
+
+
+def answer(user: User, model: Model) -> None:
+    """A conversation whose every answer has the report that its turn would have stored."""
+    conversation = past(user, TURNS, words=40, model=model)
+    messages = list(Message.objects.filter(conversation=conversation).select_related("parent").order_by("depth"))
+    for question, said in zip(messages[::2], messages[1::2], strict=True):
+        now = timezone.now()
+        turn = Turn.objects.create(
+            conversation=conversation, user_message=question, answer=said, model=model, status="done",
+            started=now, finished=now,
+        )  # fmt: skip
+        context = context_of_turn(turn, model)
+        made = builder.plan(context, question)
+        asked = builder.fingerprint(context, made.prompt)
+        entry = cache.expected(asked, None, cache_rule(model))
+        call = report.stored(context, made, cycle=1, refused=None, cache=entry)
+        Turn.objects.filter(pk=turn.pk).update(report={"calls": [call]})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""What the spans of one turn cost the processor: of its request, its answer and its call, while they are sent and while
+traces are off.
+
+    DJANGO_SETTINGS_MODULE=config.settings python -m contrib.bench.with_django.traces
+
+What takes them is a server on loopback that answers and forgets. Prints JSON.
+"""
+
+import json
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from uuid import uuid4
+
+import django
+
+django.setup()
+
+from django.conf import settings  # noqa: E402 - there are none before the set-up
+from opentelemetry.trace import SpanKind  # noqa: E402
+
+from core.logs import otlp, tracing  # noqa: E402
+from core.logs.context import knowing  # noqa: E402
+
+TURNS = 2_000
+LIMIT, LIMIT_OFF = 1_000.0, 50.0  # µs
+
+
+class _Taking(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+def turn() -> None:
+    request_id = uuid4().hex
+    with knowing({"request_id": request_id}):
+        with tracing.of_request("POST", request_id, ""):
+            pass
+        with tracing.span("answer", SpanKind.CONSUMER, turn_id=request_id):
+            call = tracing.begin("chat model", SpanKind.CLIENT, gen_ai__request__model="model")
+            with tracing.inside(call):
+                tracing.headers()
+            tracing.end(call)
+
+
+def microseconds() -> float:
+    """Of the processor, the threads that send included, a turn."""
+    began = time.process_time()
+    for _ in range(TURNS):
+        turn()
+    return (time.process_time() - began) / TURNS * 1_000_000
+
+
+def row(name: str, value: float, limit: float) -> dict[str, Any]:
+    return {"name": name, "value": round(value, 1), "unit": "µs", "limit": limit, "ratio": round(value / limit, 3)}
+
+
+def rows() -> list[dict[str, Any]]:
+    tracing.use(None)
+    off = microseconds()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Taking)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    settings.OTEL_EXPORTER_OTLP_ENDPOINT = f"http://127.0.0.1:{server.server_port}"
+    otlp.use()
+    on = microseconds()
+    return [row("spans of one turn, sent", on, LIMIT), row("spans of one turn, traces off", off, LIMIT_OFF)]
+
+
+if __name__ == "__main__":
+    json.dump(rows(), sys.stdout)

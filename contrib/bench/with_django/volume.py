@@ -1,0 +1,236 @@
+"""What every page, list, plan, send and search in messages takes in a workspace that `contrib.bench.fill` makes.
+
+    DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m contrib.bench.with_django.volume --people 2 …
+
+The numbers are those of `contrib.bench.fill`; a database that has its people is measured as it is. Prints JSON, which
+`contrib.bench.volume` compares. The admin's pages are measured by `contrib.bench.measure_admin`.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any
+
+import django
+
+django.setup()
+
+from asgiref.sync import async_to_sync  # noqa: E402 - models can be imported only after the set-up
+from django.conf import settings  # noqa: E402
+from django.core.management import call_command  # noqa: E402
+from django.db import transaction  # noqa: E402
+from django.db.models import QuerySet  # noqa: E402
+from django.test import Client  # noqa: E402
+from django.test.utils import override_settings, setup_test_environment  # noqa: E402
+from django.urls import URLPattern, URLResolver, get_resolver  # noqa: E402
+
+from accounts.models import Session, User  # noqa: E402
+from chat.models import Conversation, Message, Share, Turn  # noqa: E402
+from contrib.bench import fill  # noqa: E402
+from contrib.bench.measure_admin import asked  # noqa: E402
+from contrib.bench.retrieval import messages  # noqa: E402
+from files.models import File  # noqa: E402
+from llm.models import Model  # noqa: E402
+from personas.models import Persona  # noqa: E402
+from projects.models import Project  # noqa: E402
+from projects.planner.models import Task  # noqa: E402
+
+PERSON = "fill-000002"  # who has the first project
+RUNS = 7
+NOT_MEASURED = re.compile(
+    r"^/(admin/|login/|logout/|setup/|offline/|api/docs/|api/v1/(schema|asyncapi)/)"  # of nobody's rows, or elsewhere
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """`time` in ms, the shortest of several: our processor time and the database's."""
+
+    status: int
+    queries: int
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`form` makes it a POST, which is taken back."""
+
+    address: str
+    form: dict[str, Any] | None = None
+    type: str = "multipart"
+
+    @property
+    def name(self) -> str:
+        """Begins with POST where it is one; without the keys of rows, which differ."""
+        plain = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|(?<=/s/)fill-\d+|\d{4}-\d{2}(-\d{2})?", "…", self.address)
+        return plain if self.form is None else f"POST {plain}"
+
+
+def without_arguments(patterns: list[URLPattern | URLResolver], before: str = "/") -> Iterator[str]:
+    """The addresses of the product that name no row, nested ones too."""
+    for each in patterns:
+        here = before + str(each.pattern).lstrip("^").rstrip("$").replace("\\Z", "")
+        if re.search(r"[<(]", here):
+            continue
+        if isinstance(each, URLResolver):
+            yield from without_arguments(each.url_patterns, here)
+        elif not NOT_MEASURED.match(here):
+            yield here.replace("\\", "")
+
+
+def requests(person: User) -> list[Request]:
+    """Every list and page that this person can ask for, and what is said of the newest of their rows."""
+    own: dict[str, QuerySet[Any]] = {
+        "conversation": Conversation.objects.filter(owner=person).exclude(project=None),
+        "message": Message.objects.filter(owner=person, role="assistant"),
+        "turn": Turn.objects.filter(conversation__owner=person),
+        "file": File.objects.filter(owner=person),
+        "project": Project.objects.filter(owner=person),
+        "persona": Persona.objects.filter(owner=person),
+        "task": Task.objects.filter(owner=person),
+        "link": Share.objects.filter(conversation__owner=person),
+    }
+    rows = {name: found.order_by("-pk")[0] for name, found in own.items()}
+    key = {name: str(row.pk) for name, row in rows.items()}
+    place, day = rows["conversation"].pk, rows["conversation"].updated.date()
+    gets = [
+        *without_arguments(get_resolver().url_patterns),
+        *(f"/search/?q={word}" for word in ("everywhere", "tenth", "te", "nowhere")),
+        *(f"/palette/?q={word}" for word in ("third", "Conversation", "File")),
+        *("/files/?q=file", "/projects/?q=1", "/personas/?q=1", "/tasks/", "/usage/?by=model", "/usage/?by=day"),
+        *(
+            f"/c/{place}/{part}"
+            for part in ("", "sources/", "organise/", "share/", "pick/?q=file", "prompts/", "next/")
+        ),
+        *(f"/c/{place}/pick/?q={word}" for word in ("everywhere", "tenth", "nowhere")),  # in texts of files
+        *(f"/c/{place}/export.{kind}" for kind in ("md", "json")),
+        f"/c/{place}/?at={Message.objects.filter(conversation=place).order_by('pk')[0].pk}",
+        *(f"/messages/{key['message']}/{part}" for part in ("menu/", "sources/")),
+        *(f"/turns/{key['turn']}/report/", f"/s/{rows['link'].token}/"),
+        *(f"/files/{key['file']}/", f"/files/{key['file']}/chip/", f"/files/{key['file']}/read/"),
+        *(f"/projects/{key['project']}/{part}" for part in ("", "?q=word", "conversations/", "meter/")),
+        *(f"/projects/{key['project']}/search/?q={word}" for word in ("everywhere", "tenth", "nowhere")),
+        *(f"/personas/{key['persona']}/", f"/tasks/{key['task']}/", f"/tasks/day/{rows['task'].date}/"),
+        *(f"/tasks/month/{rows['task'].date:%Y-%m}/", f"/tasks/year/{rows['task'].date:%Y}/", f"/daily/{day}/"),
+        *in_the_api(key, day),
+    ]
+    said = {"text": "What was said everywhere?"}
+    posts = [
+        *(Request("/", said), Request(f"/c/{place}/turns/", said)),
+        *(Request("/plan/", said), Request(f"/c/{place}/plan/", said), Request(f"/c/{place}/plan/?panel", said)),
+        Request(f"/api/v1/conversations/{place}/turns/", said, "application/json"),
+        Request(f"/api/v1/conversations/{place}/plan/", said, "application/json"),
+        Request(f"/api/v1/projects/{key['project']}/search/", {"query": "tenth"}, "application/json"),
+    ]
+    return [*map(Request, dict.fromkeys(gets)), *posts]
+
+
+def in_the_api(key: dict[str, str], day: date) -> Iterator[str]:
+    for kind, row in (("conversations", "conversation"), ("messages", "message"), ("turns", "turn"), ("files", "file")):
+        yield f"/api/v1/{kind}/{key[row]}/"
+    for kind, row in (("projects", "project"), ("personas", "persona"), ("tasks", "task"), ("shares", "link")):
+        yield f"/api/v1/{kind}/{key[row]}/"
+    yield from (f"/api/v1/conversations/?{asked}" for asked in ("q=tenth", "archived=true", "page_size=200"))
+    for part in ("messages/", "messages/?page_size=200", "shares/", "permissions/", "export/"):
+        yield f"/api/v1/conversations/{key['conversation']}/{part}"
+    yield from (f"/api/v1/projects/{key['project']}/{part}" for part in ("files/", "members/", "invitations/"))
+    yield from (f"/api/v1/daily/{day}/{part}" for part in ("chat/", "summary/", "Daily_chat.json"))
+    for by in ("day", "model", "conversation", "project", "persona", "group", "token", "purpose"):
+        yield f"/api/v1/me/usage/?by={by}"
+    yield from (f"/api/v1/search/?q={word}" for word in ("everywhere", "tenth", "te", "nowhere"))
+    yield from ("/api/v1/files/?q=file", "/api/v1/audit/?actor=fill-000002", "/api/v1/audit/?action=share.made")
+
+
+def further_pages(client: Client) -> Iterator[str]:
+    """The second and third page of the lists that have a person's or everybody's rows."""
+    for address in ("conversations/?", "files/?", "tasks/?", "audit/?", "search/?q=everywhere&"):
+        link = f"/api/v1/{address}page_size=5"
+        for _ in range(2):
+            answer = client.get(link)
+            following = answer.json().get("next") if answer.status_code == 200 else None
+            if not following:
+                break
+            link = re.sub(r"^https?://[^/]+", "", following)
+            yield link
+
+
+def measured(person: User) -> dict[str, Measured]:
+    """By name. Of addresses that name no row, those are left out that want more, or lead elsewhere. Raises RuntimeError
+    where another one does."""
+    client = Client(raise_request_exception=False)
+    Session.objects.visible_to(person).delete()
+    client.force_login(person)
+    wanted = requests(person)
+    found: dict[str, Measured] = {}
+    refused: list[str] = []
+    anything = set(without_arguments(get_resolver().url_patterns))
+    pages = [*wanted, *(Request(each) for each in further_pages(client))]
+    for number, request in enumerate(pages):
+        name = request.name if number < len(wanted) else f"{re.sub('cursor=.*', 'cursor=…', request.name)} {number}"
+        # What a process keeps from then on, such as kinds of rows, is asked once.
+        status = once(client, request).status
+        if status < 300:
+            found[name] = min((once(client, request) for _ in range(RUNS)), key=lambda each: each.time)
+        elif request.address not in anything:
+            refused.append(f"{name} answered {status}")
+    if refused:
+        raise RuntimeError(", ".join(refused))
+    return found
+
+
+async def read(answer: Any) -> None:
+    async for _ in answer:
+        pass
+
+
+def once(client: Client, request: Request) -> Measured:
+    def answered() -> Any:
+        answer: Any
+        if request.form is None:
+            answer = client.get(request.address)
+        elif request.type == "multipart":
+            answer = client.post(request.address, request.form, headers={"HX-Request": "true"})
+        else:
+            answer = client.post(request.address, request.form, content_type=request.type)
+        if answer.streaming:
+            async_to_sync(read)(answer) if answer.is_async else answer.getvalue()
+        return answer
+
+    if request.form is None:
+        answer, queries, taken = asked(answered)
+    else:
+        with transaction.atomic():
+            answer, queries, taken = asked(answered)
+            transaction.set_rollback(True)
+    return Measured(answer.status_code, queries, taken)
+
+
+def has(person: User) -> dict[str, int]:
+    counted = (Conversation.objects, Message.objects, Turn.objects, File.objects, Project.objects, Task.objects)
+    return {rows.model.__name__: rows.filter(owner=person).count() for rows in counted}
+
+
+def main(arguments: list[str]) -> dict[str, Any]:
+    """In the database of DATABASE_URL, which is empty or of an earlier run.
+
+    `has`: how many rows are the person's; `pages`: by name; `searches`: ms each, of ten people.
+    """
+    setup_test_environment()
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    limits: dict[str, Any] = {"API_RATES": {}, "PAGE_RATES": {}}
+    with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}, **limits):
+        call_command("migrate", verbosity=0)
+        if not User.objects.filter(username=PERSON).exists():
+            fill.main(arguments)
+        Model.objects.filter(provider__name="fill").update(default=True)
+        User.objects.filter(username=PERSON).update(is_staff=True, is_superuser=True)  # for the audit's and all usage
+        person = User.objects.get(username=PERSON)
+        pages = {name: asdict(each) for name, each in measured(person).items()}
+        return {"has": has(person), "pages": pages, "searches": messages.searches()}
+
+
+if __name__ == "__main__":
+    json.dump(main(sys.argv[1:]), sys.stdout)

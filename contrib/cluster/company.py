@@ -1,0 +1,227 @@
+"""Everything of it together: which process knows which, and in what order they start and stop."""
+
+import secrets
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import boto3
+import redis
+
+from contrib.cluster.failover import Pair, follows
+from contrib.cluster.postgres import PgBouncer, Postgres, url
+from contrib.cluster.process import ClusterError, Process
+from contrib.cluster.product import Glasshouse, example
+from contrib.cluster.proxy import NAME, Kind, Ports, Proxy
+from contrib.cluster.servers import BUCKET, KEY, RABBITMQ, SECRET, Bucket, Model, RabbitMQ, Valkey
+from contrib.cluster.wire import Wire
+from tests.product import free_port
+
+WAIT = 120.0  # seconds for a service to answer, on a busy machine
+STOP_SECONDS = 5.0
+SECOND = ("web-2", "turns-2", "background-1")  # they stand, as it were, on another machine, whose lines can be cut
+PROGRAMS = {"pgbouncer": "pgbouncer", RABBITMQ: "rabbitmq-server", "epmd": "rabbitmq-server"}
+
+
+class Company:
+    """`directory` is made, and must not be there yet. `port` is that of HTTPS. `wired`: whether lines can be cut."""
+
+    def __init__(self, directory: Path, port: int, proxy: Kind, *, wired: bool = False, drain: int = 120) -> None:
+        needed = PROGRAMS | {proxy.program: proxy.package}
+        if missing := sorted({package for name, package in needed.items() if not shutil.which(name)}):
+            raise ClusterError(f"Install Debian's packages first: {', '.join(missing)}; make cluster-packages does.")
+        if directory.exists():
+            raise ClusterError(f"{directory} is there already; remove it, or name another one in CLUSTER.")
+        self.directory, self.port, self.wired = directory, port, wired
+        directory.mkdir(mode=0o711, parents=True)
+        self.wires: dict[str, Wire] = {}
+        self.postgres, self.redis = Postgres(directory, wired=wired), Valkey(directory)
+        self.broker, self.bucket, self.model = RabbitMQ(directory), Bucket(directory), Model(directory)
+        self.pgbouncer = PgBouncer(directory)
+        self.pair: Pair | None = None  # while Redis can fail over
+        self.token = ""
+        self.web_ports = {"web-1": free_port(), "web-2": free_port()}
+        self.product = Glasshouse(directory, self._environment(drain))
+        self.own = dict(self._own())
+        first, second = self.web_ports.values()
+        webs = first, self._line(proxy.program, "web-2", second)
+        self.proxy = Proxy(proxy, directory, Ports(port, free_port(), free_port(), webs))
+
+    @property
+    def url(self) -> str:
+        return f"https://{NAME}:{self.port}"
+
+    @property
+    def processes(self) -> dict[str, Process]:
+        """By name, in the order in which they are started."""
+        services = (
+            self.postgres.first.process, self.postgres.second.process, self.pgbouncer.process, self.redis.process,
+            self.broker.mapper, self.broker.process, self.bucket.process, self.model.process,
+        )  # fmt: skip
+        lines = (*([self.postgres.line] if self.postgres.line else ()), *self.wires.values())
+        wires = (wire.process for wire in lines)
+        pair = self.pair.processes if self.pair else ()
+        return {each.name: each for each in (*services, *pair, *wires, *self.own.values(), *self.proxy.processes)}
+
+    def start(self, say: Callable[[str], None] = print) -> None:
+        """Returns when web processes and workers answer. Raises ClusterError."""
+        say("PostgreSQL and its replica")
+        self.postgres.create()
+        self.pgbouncer.point(self._line("pgbouncer", "postgres", self.postgres.first.port))
+        say("PgBouncer, Valkey, RabbitMQ, the bucket, the scripted model")
+        for process in self.processes.values():
+            if not process.alive and process not in (*self.own.values(), *self.proxy.processes):
+                process.start()
+        self._services_answer()
+        say("Tables, rows, a provider, an administrator")
+        self._fill()
+        say(f"Web processes, workers, beat, {self.proxy.kind.called}")
+        for process in (*self.own.values(), *self.proxy.processes):
+            process.start()
+        self.until(self.ready, "the web processes and workers are ready")
+
+    def stop(self) -> None:
+        """What stands in front first; whatever has not ended after a few seconds is killed."""
+        before = (*reversed(self.proxy.processes), *self.own.values())
+        for several in (before, [each for each in self.processes.values() if each not in before]):
+            for process in several:
+                process.ask_to_end()
+            until = time.monotonic() + STOP_SECONDS
+            for process in several:
+                process.stop(max(0.1, until - time.monotonic()))
+
+    def tend(self) -> list[str]:
+        """Starts again what has ended by itself, as systemd would; their names."""
+        return [name for name, process in self.processes.items() if process.tend()]
+
+    def pair_redis(self) -> None:
+        """From now on Redis can fail over, and is the broker, too: a company that has one Redis alone."""
+        pair = self.pair = Pair(self.directory, self.redis)
+        pair.start()
+        self.until(pair.follow, "Redis has a replica")
+        self.until(pair.watched, "Sentinel watches over it")
+        address = f"redis://127.0.0.1:{pair.port}"
+        self._restart(REDIS_URL=f"{address}/0", BROKER_URL=f"{address}/1")
+
+    def part_redis(self) -> None:
+        """As it was: the Redis that was the first before is it again, alone, with what there is."""
+        if (pair := self.pair) is None:
+            return
+        self.until(lambda: follows(self.redis) or not pair.moved(), "the old first follows")
+        pair.stop()
+        self.pair = None
+        self._restart()
+
+    def _restart(self, **environment: str) -> None:
+        """The product's processes, all at once, with variables of their own."""
+        for process in self.own.values():
+            process.ask_to_end()
+        for process in self.own.values():
+            process.stop()
+            process.start(**environment)
+        self.until(self.ready, "the product is ready again")
+
+    def ready(self) -> bool:
+        return all(self.readiness(name) == (200, True) for name in self.web_ports)
+
+    def readiness(self, name: str, seconds: float = 4.0) -> tuple[int, bool]:
+        """The status of its `/readyz`, 0 without an answer in time, and whether it has heard of workers."""
+        request = Request(f"http://127.0.0.1:{self.web_ports[name]}/readyz", headers={"Host": NAME})
+        try:
+            with urlopen(request, timeout=seconds) as answer:  # noqa: S310 - an address of ours
+                return answer.status, b'"worker": "ok"' in answer.read()
+        except URLError as error:
+            return getattr(error, "code", 0), False
+        except OSError:
+            return 0, False
+
+    def trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=self.proxy.certificate)
+
+    def until(self, condition: Callable[[], object], what: str, seconds: float = WAIT) -> None:
+        begun = time.monotonic()
+        while not condition():
+            if dead := [each for each in self.processes.values() if each.wanted and not each.alive]:
+                raise ClusterError("\n".join(f"{each.name} has ended:\n{each.tail()}" for each in dead))
+            if time.monotonic() - begun > seconds:
+                raise ClusterError(f"It did not happen within {seconds:g} s that {what}; see {self.directory}/*.log.")
+            time.sleep(0.2)
+
+    def _line(self, who: str, whom: str, port: int) -> int:
+        """The port at which `who` reaches `whom`."""
+        if not self.wired:
+            return port
+        name = f"{who}-{whom}"
+        self.wires[name] = Wire(self.directory, name, port)
+        return self.wires[name].port
+
+    def _environment(self, drain: int) -> dict[str, str]:
+        bucket = self._line("all", "bucket", self.bucket.port)
+        return {
+            **example(),
+            "SECRET_KEY": secrets.token_urlsafe(50),
+            "DATABASE_URL": self.pgbouncer.url,
+            "REDIS_URL": f"redis://127.0.0.1:{self.redis.port}/0",
+            "BROKER_URL": f"amqp://guest:guest@127.0.0.1:{self.broker.port}//",
+            "STORAGE_URL": f"s3://{KEY}:{SECRET}@{BUCKET}?endpoint=http://127.0.0.1:{bucket}&region=us-east-1",
+            "SERVER_SIDE_CURSORS": "false",
+            "PREPARED_STATEMENTS": "false",
+            "ALLOWED_HOSTS": NAME,
+            "CSRF_TRUSTED_ORIGINS": self.url,
+            "ADMIN_PASSWORD": "admin-of-the-cluster",
+            "DRAIN_SECONDS": str(drain),
+            # One person plays all of the company.
+            "LIVE_TURNS": "0",
+            "CONNECTIONS_AT_ONCE": "1000",
+        }
+
+    def _own(self) -> Iterator[tuple[str, Process]]:
+        units = {"web-1": "web", "web-2": "web", "turns-1": "turns", "turns-2": "turns", "background-1": "background"}
+        for name, unit in units.items():
+            instance = str(self.web_ports.get(name, name.rpartition("-")[2]))
+            lines = self._lines(name) if name in SECOND and self.wired else {}
+            yield name, self.product.process(name, f"glasshouse-{unit}@", instance, **lines)
+        yield "beat", self.product.process("beat", "glasshouse-beat")
+
+    def _lines(self, name: str) -> dict[str, str]:
+        broker = self._line(name, "broker", self.broker.port)
+        return {
+            "DATABASE_URL": url(self._line(name, "pgbouncer", self.pgbouncer.port)),
+            "REDIS_URL": f"redis://127.0.0.1:{self._line(name, 'redis', self.redis.port)}/0",
+            "BROKER_URL": f"amqp://guest:guest@127.0.0.1:{broker}//",
+        }
+
+    def _services_answer(self) -> None:
+        for name, port in (("RabbitMQ", self.broker.port), ("the bucket", self.bucket.port)):
+            self.until(lambda port=port: _listens(port), f"{name} answers")  # type: ignore[misc]
+        self.until(lambda: _pings(self.redis.port), "Valkey answers")
+        for port in (self.pgbouncer.port, *(wire.port for wire in self.wires.values())):
+            self.until(lambda port=port: _listens(port), f"something answers at port {port}")  # type: ignore[misc]
+
+    def _fill(self) -> None:
+        endpoint = f"http://127.0.0.1:{self.bucket.port}"
+        keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
+        boto3.client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket=BUCKET)
+        past = {"DATABASE_URL": url(self.postgres.first.port)}
+        self.token = self.product.run("contrib.cluster.rows", self.model.url, **past).split()[-1]
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _pings(port: int) -> bool:
+    try:
+        with redis.Redis(port=port, socket_timeout=2) as client:
+            return bool(client.ping())
+    except redis.RedisError:
+        return False

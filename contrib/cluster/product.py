@@ -1,0 +1,61 @@
+"""Glasshouse itself: the processes of `deploy/systemd`, with the variables of `deploy/glasshouse.env.example`."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from contrib.cluster.process import ClusterError, Process
+from tests.product import ROOT
+
+DEPLOY = ROOT / "deploy"
+BIN = "/usr/bin/env .venv/bin/"
+OURS = Path(sys.executable).parent
+
+
+def example() -> dict[str, str]:
+    """The variables that operators begin with."""
+    lines = (DEPLOY / "glasshouse.env.example").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if re.match(r"[A-Z_]+=", line))
+
+
+def command(unit: str, instance: str = "") -> list[str]:
+    """What systemd would start, in our environment of Python."""
+    text = (DEPLOY / "systemd" / f"{unit}.service").read_text()
+    found = re.search(r"^ExecStart=(.+)$", text, re.M)
+    if not found or BIN not in found[1]:
+        raise ClusterError(f"The unit {unit} does not start anything by {BIN}.")
+    said = found[1].replace(BIN, f"{OURS}/").replace("%%", "%").replace("%i", instance)
+    nice = re.search(r"^Nice=(\d+)$", text, re.M)
+    return [*(["nice", "-n", nice[1]] if nice else []), *shlex.split(said)]
+
+
+class Glasshouse:
+    """Each process with a DATA_DIR of its own, as on several machines."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        self.directory, self.environment = directory, dict(environment)
+
+    def process(self, name: str, unit: str, instance: str = "", **environment: str) -> Process:
+        data = self.directory / name
+        data.mkdir(exist_ok=True)
+        words = [each.replace("/var/lib/glasshouse", str(data)) for each in command(unit, instance)]
+        return Process(name, words, self.directory, {**self.environment, "DATA_DIR": str(data), **environment})
+
+    def run(self, module: str, *arguments: str, **environment: str) -> str:
+        """What the module prints. Raises ClusterError."""
+        data = self.directory / "manage"
+        data.mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env={"PATH": f"{OURS}:{os.environ['PATH']}", **self.environment, "DATA_DIR": str(data), **environment},
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise ClusterError(f"{module} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stdout

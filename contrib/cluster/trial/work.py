@@ -1,0 +1,344 @@
+"""What is on its way while something fails: answers with their readers, uploads, summaries, runs, approvals.
+
+`begun` starts it and `settled` waits until nothing of it moves any more; then each says what became of it.
+"""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+
+from contrib.cluster.process import ClusterError
+from contrib.cluster.trial.client import Client
+from tests.scripted_model import expected_text
+
+ANSWERS = 20
+SHORT, LONG = {"tokens": 120, "interval": 0.1, "ttft": 0.2}, {"tokens": 250, "interval": 0.1, "ttft": 0.2}
+UPLOADS, RUNS, APPROVALS = 2, 2, 2
+UPLOAD_BYTES, UPLOAD_PIECES, UPLOAD_SECONDS = 400_000, 40, 8.0
+EXCHANGES, SUMMARY_SECONDS = 12, 8.0  # that a summary is written of, and how long that takes
+PAST = " ".join(f"word{number}" for number in range(200))
+READ = ("ready", "too_long")  # for any window there is
+OVER = ("done", "failed", "stopped", "interrupted")
+SETTLED_WITHIN = 150.0  # seconds
+
+
+@dataclass
+class Result:
+    """How many of a kind became what; `wrong` says in sentences what must not be."""
+
+    became: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{count} {what}" for what, count in sorted(self.became.items())) or "—"
+
+
+def scripted(text: str, script: dict[str, Any]) -> str:
+    return f"{text}\nscript: {json.dumps(script)}"
+
+
+async def conversation(client: Client, **more: Any) -> str:
+    """With a title of its own, else the model would be asked for one."""
+    return str((await client.insistent("POST", "conversations/", {"title": "Trial", **more}))["id"])
+
+
+async def ask(client: Client, place: str, text: str, script: dict[str, Any]) -> Any:
+    made = await client.insistent("POST", f"conversations/{place}/turns/", {"text": scripted(text, script)})
+    return made["turns"][0]
+
+
+async def settles(look: Callable[[], Awaitable[Any]], seconds: float = SETTLED_WITHIN) -> Any:
+    """What `look` returns once that is true; None where it is not in time."""
+    until = time.monotonic() + seconds
+    while True:
+        found = await look()
+        if found or time.monotonic() > until:
+            return found
+        await asyncio.sleep(1.0)
+
+
+async def status_of(client: Client, path: str, *over: str) -> Any:
+    """The row at the path once its status is one of `over`, else what it is when time is up."""
+    row: Any = None
+
+    async def look() -> Any:
+        nonlocal row
+        row = await client.call("GET", path) or row
+        return row if row and row["status"] in over else None
+
+    await settles(look)
+    return row or {"status": "unknown"}
+
+
+def text_of(events: Iterable[dict[str, Any]]) -> str:
+    """What an answer says to whoever reads its events: a SNAPSHOT stands in the place of what is lost."""
+    said = ""
+    for event in events:
+        if event["type"] == "SNAPSHOT":
+            said = "".join(part["text"] for part in event["parts"] if part["type"] == "text")
+        elif event["type"] == "TEXT_MESSAGE_CONTENT":
+            said += event["delta"]
+    return said
+
+
+class Answer:
+    """An answer with somebody who follows it."""
+
+    def __init__(self, client: Client, script: dict[str, Any]) -> None:
+        self.client, self.script, self.text = client, script, expected_text(script)
+        self.events: list[dict[str, Any]] = []
+
+    async def begin(self) -> None:
+        self.place = await conversation(self.client)
+        self.turn = (await ask(self.client, self.place, uuid4().hex, self.script))["id"]
+        self.reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for event in self.client.events(self.turn):
+            self.events.append(event)
+
+    async def settled(self, result: Result) -> None:
+        try:
+            await asyncio.wait_for(self.reading, SETTLED_WITHIN)
+        except TimeoutError:
+            result.wrong.append(f"the reader of {self.turn} was told of no end")
+        row = await status_of(self.client, f"turns/{self.turn}/", *OVER)
+        self._look_at_events(row, result)
+        if row["status"] == "done" and row["text"] == self.text:
+            result.became["whole"] += 1
+        elif row["status"] == "interrupted" and self.text.startswith(row["text"]):
+            result.became["gone on by itself" if await self._gone_on() else "interrupted"] += 1
+        else:
+            code = (row.get("error") or {}).get("code", "")
+            result.became["lost"] += 1
+            result.wrong.append(f"{self.turn} is {row['status']} {code} with {len(row.get('text', ''))} characters")
+
+    def _look_at_events(self, row: Any, result: Result) -> None:
+        numbers = [event["seq"] for event in self.events if event.get("seq")]
+        if numbers != sorted(set(numbers)):
+            result.wrong.append(f"the events of {self.turn} came as {numbers}")
+        said = text_of(self.events)
+        if row.get("status") == "done" and said != row["text"]:
+            result.wrong.append(f"the reader of {self.turn} got {len(said)} of {len(row['text'])} characters")
+
+    async def _gone_on(self) -> bool:
+        """Whether the conversation's newest answer is another one, and complete."""
+
+        async def look() -> Any:
+            page = await self.client.call("GET", f"conversations/{self.place}/messages/")
+            last = page["results"][0] if page and page["results"] else None
+            return last and last["role"] == "assistant" and last["status"] == "done"
+
+        return bool(await settles(look, 90.0))
+
+
+class Upload:
+    """`seconds` that its sending takes."""
+
+    def __init__(self, client: Client, seconds: float = UPLOAD_SECONDS) -> None:
+        self.client, self.seconds = client, seconds
+        word = uuid4().hex
+        self.bytes, self.sent = f"{word} ".encode() * (UPLOAD_BYTES // 33), list[float]()
+
+    async def begin(self) -> None:
+        self.sending = asyncio.create_task(self._send())
+
+    async def _send(self) -> Any:
+        form = aiohttp.FormData()
+        form.add_field("file", self._pieces(), filename="trial.txt", content_type="text/plain")
+        return await self.client.call("POST", "files/", data=form, what="upload", sent=self.sent)
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        size = -(-len(self.bytes) // UPLOAD_PIECES)
+        for at in range(0, len(self.bytes), size):
+            yield self.bytes[at : at + size]
+            await asyncio.sleep(self.seconds / UPLOAD_PIECES)
+            self.sent.append(time.monotonic())
+
+    async def settled(self, result: Result) -> None:
+        made = await self.sending
+        if made is None:
+            result.became["refused"] += 1
+            return
+        row = await status_of(self.client, f"files/{made['id']}/", *READ, "failed")
+        result.became["read" if row["status"] in READ else row["status"]] += 1
+        if row["status"] not in READ or row["size"] != len(self.bytes):
+            result.wrong.append(f"the file {made['id']} is {row['status']}: {row.get('error')}")
+
+
+async def past(client: Client) -> str:
+    """A conversation with a summary, which is written anew again and again. It takes a while to make."""
+    place = await conversation(client)
+    said = {"text": PAST, "summary": {"text": "## Earlier\nWords.\n\n## Now\nMore words.", "ttft": SUMMARY_SECONDS}}
+    for number in range(EXCHANGES):
+        made = await ask(client, place, f"{PAST} {number}", said if number == 0 else {"text": PAST})
+        await status_of(client, f"turns/{made['id']}/", *OVER)
+    await client.insistent("POST", f"conversations/{place}/summarise/")
+    if not await settles(lambda: client.call("GET", f"conversations/{place}/summary/")):
+        raise ClusterError("No summary was written, before anything was broken.")
+    return place
+
+
+class Summary:
+    def __init__(self, client: Client, place: str) -> None:
+        self.client, self.place = client, place
+
+    async def begin(self) -> None:
+        self.old = (await self.client.insistent("GET", f"conversations/{self.place}/summary/"))["id"]
+        await self.client.insistent("POST", f"summaries/{self.old}/rebuild/")
+
+    async def settled(self, result: Result) -> None:
+        """One that is not written leaves the conversation open, which a message shows."""
+        written = await settles(self._written, 60.0)
+        result.became["written" if written else "not written"] += 1
+        made = await ask(self.client, self.place, "and now", {"text": "So be it."})
+        row = await status_of(self.client, f"turns/{made['id']}/", *OVER)
+        if row["status"] != "done":
+            result.wrong.append(f"after the summary an answer is {row['status']}")
+
+    async def _written(self) -> bool:
+        found = await self.client.call("GET", f"conversations/{self.place}/summary/")
+        return bool(found and found["id"] != self.old)
+
+
+class Run:
+    """A checklist of three, the first of which takes a while."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def begin(self) -> None:
+        mark = {"tool_calls": [{"name": "mark_item"}]}
+        slow = {"steps": [{"tokens": 100, "interval": 0.1, **mark}, {"text": "ok"}]}
+        quick = {"steps": [mark, {"text": "ok"}]}
+        words = [f"script: {json.dumps(each, separators=(',', ':'))}" for each in (slow, quick, quick)]
+        fields = {"title": f"Trial {uuid4().hex}", "level": "task", "archetype": "model", "notes": "", "draft": False}
+        task = await self.client.insistent("POST", "tasks/", fields)
+        items = {"items": [{"title": each} for each in words]}
+        await self.client.insistent("POST", f"tasks/{task['id']}/draft/", items)
+        self.run = (await self.client.insistent("POST", f"tasks/{task['id']}/runs/", {"start": True}))["id"]
+
+    async def settled(self, result: Result) -> None:
+        row = await status_of(self.client, f"runs/{self.run}/", "done", "failed", "stopped", "waiting")
+        tried = max((step["attempt"] for step in row.get("steps", ())), default=1)
+        result.became["done" if row["status"] == "done" and tried == 1 else f"{row['status']} with another try"] += 1
+        if row["status"] != "done":
+            result.wrong.append(f"the run {self.run} is {row['status']}: {row.get('code')} {row.get('detail')}")
+
+
+class Approval:
+    """An answer that asks whether it may open an address; it is told no once all is over."""
+
+    def __init__(self, client: Client, persona: str) -> None:
+        self.client, self.persona = client, persona
+
+    async def begin(self) -> None:
+        place = await conversation(self.client, persona=self.persona)
+        call = {"name": "open_url", "arguments": {"url": "https://example.org/"}}
+        script = {"steps": [{"tool_calls": [call]}, {"text": "So be it."}]}
+        self.turn = (await ask(self.client, place, uuid4().hex, script))["id"]
+
+    async def settled(self, result: Result) -> None:
+        row = await status_of(self.client, f"turns/{self.turn}/", "running", *OVER)
+        call = next((part["id"] for part in row.get("parts", ()) if part.get("approval") == "waiting"), None)
+        if call is not None and row["status"] == "running":
+            await self.client.call("POST", f"turns/{self.turn}/approvals/", {"call": call, "allow": False})
+            row = await status_of(self.client, f"turns/{self.turn}/", *OVER)
+        whole = row["status"] == "done" and row["text"] == "So be it."
+        result.became["decided" if whole else row["status"]] += 1
+        # A tool may have acted: such an answer waits for its person.
+        if not whole and row["status"] != "interrupted":
+            result.wrong.append(f"the approval's turn {self.turn} is {row['status']}")
+
+
+class Asking:
+    """A short question every other second, and a look at oneself every half: what anybody does meanwhile."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self.turns = client, list[str]()
+
+    async def begin(self) -> None:
+        self._places = asyncio.Queue[str]()
+        for _ in range(6):
+            self._places.put_nowait(await conversation(self.client))
+        self._tasks = [asyncio.create_task(self._look()), asyncio.create_task(self._ask())]
+        self._sent: set[asyncio.Task[None]] = set()
+
+    async def _look(self) -> None:
+        while True:
+            self._beside(self.client.call("GET", "me/", what="me"))
+            await asyncio.sleep(0.5)
+
+    async def _ask(self) -> None:
+        while True:
+            self._beside(self._send(await self._places.get()))
+            await asyncio.sleep(2.0)
+
+    def _beside(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._sent.add(task)
+        task.add_done_callback(self._sent.discard)
+
+    async def _send(self, place: str) -> None:
+        text = scripted(uuid4().hex, {"text": "Yes."})
+        made = await self.client.call("POST", f"conversations/{place}/turns/", {"text": text}, what="send")
+        self.turns += [made["turns"][0]["id"]] if made else []
+        await asyncio.sleep(5.0)
+        self._places.put_nowait(place)
+
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._sent, return_exceptions=True)
+
+    async def settled(self, result: Result) -> None:
+        for turn in self.turns:
+            row = await status_of(self.client, f"turns/{turn}/", *OVER)
+            result.became["answered" if row["status"] == "done" else row["status"]] += 1
+            if row["status"] not in ("done", "interrupted"):
+                result.wrong.append(f"the question {turn} is {row['status']}")
+
+
+@dataclass
+class Work:
+    """`persona`: whose answers ask for permissions. `place`: a conversation with a summary, see `past`."""
+
+    client: Client
+    persona: str
+    place: str
+    parts: dict[str, list[Any]] = field(default_factory=dict)
+
+    async def begin(self) -> None:
+        """Answers and uploads are the last to begin."""
+        client = self.client
+        self.asking = Asking(client)
+        slow: dict[str, list[Any]] = {
+            "summaries": [Summary(client, self.place)],
+            "runs": [Run(client) for _ in range(RUNS)],
+            "approvals": [Approval(client, self.persona) for _ in range(APPROVALS)],
+        }
+        await _all(each.begin() for several in slow.values() for each in several)
+        quick: dict[str, list[Any]] = {
+            "answers": [Answer(client, (SHORT, LONG)[number % 2]) for number in range(ANSWERS)],
+            "uploads": [Upload(client) for _ in range(UPLOADS)],
+        }
+        await _all(each.begin() for several in quick.values() for each in several)
+        await self.asking.begin()
+        self.parts = {**quick, **slow, "questions": [self.asking]}
+
+    async def settled(self) -> dict[str, Result]:
+        await self.asking.end()
+        results = {kind: Result() for kind in self.parts}
+        await _all(each.settled(results[kind]) for kind, several in self.parts.items() for each in several)
+        return results
+
+
+async def _all(works: Iterable[Any]) -> None:
+    await asyncio.gather(*works)

@@ -1,0 +1,35 @@
+"""Actions of view sets that are posted to one row."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+from core.api.fields import valid
+
+
+def posts(
+    answer: type[BaseSerializer[Any]], body: type[BaseSerializer[Any]] | None = None, status: int = 200, **options: Any
+) -> Callable[[Callable[..., Any]], Any]:
+    """An action of a view set that is posted to one of its rows: it gets the row, and returns what `answer` shows.
+
+    The fields that `body` reads of the request are its keywords; `options` are those of DRF's `action`.
+    """
+
+    def decorate(act: Callable[..., Any]) -> Any:
+        @extend_schema(request=body, responses={status: answer})
+        @action(detail=True, methods=["post"], **options)
+        @wraps(act)
+        def posted(view: Any, request: Request, pk: str) -> Response:
+            row = view.get_object()  # first, so that nobody hears what is wrong with a change of what is not theirs
+            done = act(view, row, **(valid(body, request) if body else {}))
+            return Response(answer(done, context=view.get_serializer_context()).data, status=status)
+
+        return posted
+
+    return decorate

@@ -1,0 +1,29 @@
+"""Entity tags (RFC 9110, sections 8.8.3 and 13.1.1): who changes something says which state they have read."""
+
+import re
+
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="The ETag that was read. Refused with 412 when something has changed since; without it, never.",
+)
+ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, description="For If-Match.")
+_TAG = re.compile(r'(W/)?"([^"]*)"')
+
+
+def expected(request: Request) -> frozenset[str] | None:
+    """The tags of `If-Match`; None for a request that takes any. A weak tag never matches."""
+    header = request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return None
+    return frozenset(tag for weak, tag in _TAG.findall(header) if not weak)
+
+
+def tagged(response: Response, tag: str) -> Response:
+    response["ETag"] = f'"{tag}"'
+    return response

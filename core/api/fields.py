@@ -1,0 +1,91 @@
+"""Fields and bodies of the API; bodies refuse fields that they do not have."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Model, QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.serializers import BaseSerializer
+
+from core.sentences import Sentence
+
+MOST_WRONG = 20  # members of one body that are refused by their names
+
+
+class SentenceField(serializers.CharField):
+    """What Python code has written for people, in the language of the request."""
+
+    def to_representation(self, value: Any) -> str:
+        return str(value if isinstance(value, Sentence) else Sentence.load(value))
+
+
+class MoneyField(serializers.DecimalField):
+    """US dollars, exact; null where nothing has a price."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(26, 12, normalize_output=True, allow_null=True, read_only=True, **options)
+
+
+class RelatedList(serializers.ManyRelatedField):
+    """Rows, named in a list of at most `max_length`."""
+
+    def __init__(self, *, max_length: int, **options: Any) -> None:
+        self.max_length = max_length
+        super().__init__(**options)
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        if isinstance(data, list) and len(data) > self.max_length:
+            sentence = Sentence(
+                "At most {max_length} can be named at once, not {data}.", max_length=self.max_length, data=len(data)
+            )
+            raise serializers.ValidationError(str(sentence), code="max_length")
+        return list(super().to_internal_value(data))
+
+
+def valid(kind: type[BaseSerializer[Any]], request: Request, given: Any = None) -> dict[str, Any]:
+    """What was sent, or `given` in its place, as the serializer reads it; raises its `ValidationError`."""
+    body = kind(data=request.data if given is None else given, context={"request": request})
+    body.is_valid(raise_exception=True)
+    return dict(body.validated_data)
+
+
+class Strict(serializers.Serializer[Any]):
+    """Refuses fields that it does not have, and those that only it sets, by their names."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        wrong: dict[str, Any] = {}
+        if isinstance(data, Mapping):
+            known = [name for name, field in self.fields.items() if not field.read_only]
+            for name in map(str, data):
+                if len(wrong) == MOST_WRONG:
+                    break  # a body may have half a million of them
+                if name in self.fields and name not in known:
+                    wrong[name] = [Sentence("This field cannot be set.")]
+                elif name not in known:
+                    wrong[name] = [Sentence("There is no such field. The fields are: {known}.", known=", ".join(known))]
+        try:
+            valid = super().to_internal_value(data)
+        except serializers.ValidationError as error:
+            if not wrong or not isinstance(error.detail, dict):
+                raise
+            raise serializers.ValidationError({**error.detail, **wrong}) from error
+        if wrong:
+            raise serializers.ValidationError(wrong)
+        return valid
+
+
+@extend_schema_field(OpenApiTypes.UUID)
+class VisibleField(serializers.PrimaryKeyRelatedField[Any]):
+    """A row of `model` that the caller may see; the serializer's context has their request."""
+
+    def __init__(self, model: type[Model], **options: Any) -> None:
+        self.model = model
+        super().__init__(**options)
+
+    def get_queryset(self) -> QuerySet[Any]:
+        manager: Any = self.model._default_manager
+        rows: QuerySet[Any] = manager.visible_to(self.context["request"].user)
+        return rows

@@ -1,0 +1,179 @@
+"""What a write with an `Idempotency-Key` is answered when it is repeated.
+
+A program that heard no answer may ask again without doing it twice. A call is a person's key with a method and a path.
+Its first answer is kept for a day and given again, marked `Idempotent-Replayed: true`.
+The same key with something else in it is refused with `idempotency_key_reused` (422), and while the first call still
+runs, with `request_in_progress` (409). What says only "not now" is not kept: 409, 429, 5xx. Nor are secrets that are
+shown once: a repeat names the token or webhook that was made, with null in the secret's place, and says so.
+
+What the call does and its answer are committed in one transaction, under an advisory lock of that transaction. So of
+two calls at once one runs; a process that dies leaves neither effects, nor an answer, nor a lock that somebody would
+have to time out; and no moment exists in which one is stored without the other. Redis could promise none of this.
+After a 5xx the effects are rolled back, since a repeat runs anew.
+
+`Turn.idempotency_key` is the same key kept with the turn itself, for pages and sockets, and longer than a day.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.models import AbstractUser
+from django.core.files.uploadedfile import UploadedFile
+from django.db import transaction
+from django.http import HttpResponse, HttpResponseBase
+from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from core.api.idempotent_answer import IdempotentAnswer
+from core.api.streams import EVENT_STREAM
+from core.crypto import is_lost
+from core.errors import ProductError
+from core.locks import try_lock
+from core.sentences import Sentence
+
+KEY_HEADER = "Idempotency-Key"
+REPLAYED = "Idempotent-Replayed"
+LONGEST_KEY = 100  # characters
+KEPT_FOR = timedelta(hours=24)
+KEPT_HEADERS = ("Content-Type", "Location", "ETag")
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+PASSING = (409, 429)
+SOON = 1  # seconds after which to ask again
+
+
+class Replay(Exception):
+    """Ends a call before it runs: here is its answer."""
+
+    def __init__(self, answer: IdempotentAnswer) -> None:
+        super().__init__(answer.call)
+        self.answer = answer
+
+    def response(self) -> HttpResponse:
+        response = HttpResponse(self.answer.body, status=self.answer.status)
+        del response["Content-Type"]  # Django gives even a 204 one
+        for name, value in {**self.answer.headers, REPLAYED: "true"}.items():
+            response[name] = value
+        return response
+
+
+def key_of(request: Request) -> str | None:
+    """None when the request carries none. Raises `bad_idempotency_key`."""
+    key = request.headers.get(KEY_HEADER, "")
+    if len(key) > LONGEST_KEY:
+        raise ProductError(
+            "bad_idempotency_key",
+            Sentence(
+                "The Idempotency-Key is longer than {longest_key} characters; send a UUID.", longest_key=LONGEST_KEY
+            ),
+        )
+    return key or None
+
+
+class ShownOnce(Response):
+    """The answer to making a secret, whose member `once` it is: in a repeat that is null, and `left_out` says why."""
+
+    def __init__(self, data: Mapping[str, Any], once: str, *, what: str) -> None:
+        super().__init__({**data, "left_out": ""}, status=201, headers={"Cache-Control": "no-store"})
+        self.once = once
+        self.left_out = Sentence(
+            "This repeats an answer that was given before. “{once}” was shown in that one only and is left out here. "
+            "If it was lost, end this {what} and make another, with a new Idempotency-Key.",
+            once=once,
+            what=what,
+        )
+
+
+class Call:
+    """A write that runs now, and only here, until the transaction around it ends."""
+
+    def __init__(self, row: IdempotentAnswer) -> None:
+        self._row = row
+
+    def keep(self, response: HttpResponseBase) -> None:
+        """Stores the answer; of a stream, which could not be given again, what was asked. A 5xx is rolled back."""
+        if response.status_code >= 500:
+            transaction.set_rollback(True)
+        if response.status_code >= 500 or response.status_code in PASSING:
+            return
+        render = getattr(response, "render", None)
+        if render is not None:
+            render()
+        self._row.status = response.status_code
+        self._row.headers = {name: response[name] for name in KEPT_HEADERS if name in response}
+        self._row.body = response.content.decode() if isinstance(response, HttpResponse) else ""
+        if isinstance(response, ShownOnce):
+            told = {response.once: None, "left_out": str(response.left_out)}
+            self._row.body = json.dumps({**json.loads(self._row.body), **told})
+        self._row.save()
+
+
+def begin(user: AbstractUser, key: str, request: Request, new_each_time: Collection[str] = ()) -> Call:
+    """Call it in a transaction. What it raises says that the call must not run: `Replay`, `request_in_progress`,
+    `idempotency_key_reused` or `answer_lost`. A repeat may differ in the members `new_each_time`.
+
+    A call that is answered with events runs each time: its key leads to what it has begun before, which it follows.
+    """
+    call = _hash([key, str(request.method), request.path])
+    if not try_lock(f"{user.pk}:{call}"):
+        sentence = Sentence("The first request with this Idempotency-Key is still running. Ask again in a moment.")
+        raise ProductError("request_in_progress", sentence, status=409, retry_after=SOON)
+    sent = _hash(_contents(request, new_each_time))
+    earlier = IdempotentAnswer.objects.filter(user=user.pk, call=call).first()
+    if earlier is None or earlier.created < timezone.now() - KEPT_FOR:
+        if earlier is not None:
+            earlier.delete()
+        return Call(IdempotentAnswer(user_id=user.pk, call=call, request=sent))
+    if earlier.request != sent:
+        sentence = Sentence(
+            "This Idempotency-Key was used for another request here. Send a new key with a new request."
+        )
+        raise ProductError("idempotency_key_reused", sentence, status=422)
+    if EVENT_STREAM in (request.accepted_renderer.media_type, earlier.headers.get("Content-Type")):
+        return Call(earlier)
+    if is_lost(earlier.body):
+        sentence = Sentence(
+            "This was done, but its answer can no longer be read, since the server's key has changed. See whether what "
+            "it made is there; to do it once more, send a new Idempotency-Key."
+        )
+        raise ProductError("answer_lost", sentence, status=409)
+    raise Replay(earlier)
+
+
+def forget_answers() -> None:
+    IdempotentAnswer.objects.filter(created__lt=timezone.now() - KEPT_FOR).delete()
+
+
+def _contents(request: Request, without: Collection[str]) -> Iterator[str | bytes]:
+    """What was sent, as it is understood: a repeat may order its members or divide its form in another way."""
+    yield request.META.get("QUERY_STRING", "")
+    data: Any = request.data
+    if not hasattr(data, "lists"):
+        told = {name: data[name] for name in data if name not in without} if isinstance(data, dict) else data
+        yield json.dumps(told, sort_keys=True)
+        return
+    for name, values in sorted(data.lists()):
+        for value in values:
+            yield name
+            yield from _file(value) if isinstance(value, UploadedFile) else (str(value),)
+
+
+def _file(file: "UploadedFile[Any]") -> Iterator[str | bytes]:
+    yield file.name or ""
+    digest = hashlib.sha256()
+    for piece in file.chunks():  # a large one is on the disk, and is not read into memory here either
+        digest.update(piece)
+    file.seek(0)
+    yield digest.digest()
+
+
+def _hash(parts: "Iterator[str | bytes] | list[str]") -> str:
+    """Each part with its length, so that no two lists of parts read the same."""
+    digest = hashlib.sha256()
+    for part in parts:
+        piece = part.encode() if isinstance(part, str) else part
+        digest.update(len(piece).to_bytes(8, "big") + piece)
+    return digest.hexdigest()

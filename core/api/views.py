@@ -1,0 +1,108 @@
+"""The base of every API view: signed in, with the scope that the view names, within its rate, each write once.
+
+Who asks, as a person of the product, is added by `accounts.access.api_views.ScopedView`.
+"""
+
+from collections.abc import Collection, Container
+from typing import Any, Protocol, runtime_checkable
+
+from django.contrib.auth.models import AbstractUser
+from django.db import close_old_connections, connection, transaction
+from django.http import HttpRequest, HttpResponseBase
+from rest_framework.permissions import BasePermission, IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from core.api.idempotency import KEY_HEADER, WRITES, Call, Replay, begin, key_of
+from core.api.parameters import query_names, refuse_unknown_query
+from core.api.rate_limit import Allowance, count, require
+from core.sentences import Sentence
+
+
+def missing_scope(scope: str) -> Sentence:
+    return Sentence("This token lacks the scope “{scope}”. Create one that has it on the settings page.", scope=scope)
+
+
+@runtime_checkable
+class ScopedToken(Protocol):
+    """What a program has signed in with."""
+
+    scopes: Container[str]
+
+
+class HasScope(BasePermission):
+    """A view names its scope. Sessions carry no token and pass."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        scope = view.scope_needed() if isinstance(view, ApiView) else None
+        if scope is not None and isinstance(request.auth, ScopedToken) and scope not in request.auth.scopes:
+            self.message = str(missing_scope(scope))
+            self.code = "missing_scope"
+            return False
+        return True
+
+
+class ApiView(APIView):
+    """The base of every API view: signed in, with the scope that the view names, within its rate, and each write
+    once per `Idempotency-Key`."""
+
+    permission_classes = (IsAuthenticated, HasScope)
+    scope = "chat"
+    allowance: Allowance | None = None
+    call: Call | None = None
+    new_each_time: Collection[str] = ()  # members of the body that name the request itself: a repeat has others
+
+    @property
+    def caller(self) -> AbstractUser:
+        user = self.request.user
+        if not isinstance(user, AbstractUser):
+            raise TypeError("an API view was reached without a user")
+        return user
+
+    def scope_needed(self) -> str | None:
+        """None lets every token in."""
+        return self.scope
+
+    def rate(self) -> str:
+        """The kind of call that `settings.API_RATES` limits."""
+        return self.scope
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = self._once(request, *args, **kwargs)
+        if response.streaming and not connection.in_atomic_block:
+            close_old_connections()  # the stream would otherwise hold this connection to its end
+        return response
+
+    def _once(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if request.method not in WRITES or KEY_HEADER not in request.headers:
+            return super().dispatch(request, *args, **kwargs)
+        with transaction.atomic():
+            response = super().dispatch(request, *args, **kwargs)
+            if self.call is not None:
+                self.call.keep(response)
+        return response
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if request.query_params:
+            refuse_unknown_query(request.query_params, query_names(self, request.method or ""))
+        key = key_of(request) if request.method in WRITES else None
+        if key is not None:
+            self.call = begin(self.caller, key, request, self.new_each_time)
+
+    def check_throttles(self, request: Request) -> None:
+        kind = self.rate()
+        self.allowance = count(self.caller, kind)
+        require(self.allowance, kind)
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, Replay):
+            return exc.response()  # type: ignore[return-value]  # bytes that were rendered before
+        return super().handle_exception(exc)
+
+    def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
+        final = super().finalize_response(request, response, *args, **kwargs)
+        if self.allowance is not None:
+            self.allowance.write(final)
+        return final

@@ -1,0 +1,145 @@
+"""Batches of texts that a web process has a worker embed, so that it never loads the bundled embedder itself.
+
+1. `request_vectors` stores a batch in Redis under a key that expires, puts its id into a list, and waits for
+   the answer.
+2. A worker of the queue `background` takes the ids on a thread of its own (`serve_in_thread`): searches before other
+   texts.
+3. It answers into a list of the batch's id, which expires too.
+
+Nothing here grows: a batch is bounded (`files.index.embedders.batches`), so many of them wait at most, and what nobody
+waits for any more has expired when its id is taken.
+"""
+
+import base64
+import json
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from django.utils.translation import gettext_noop
+from redis.exceptions import RedisError
+
+from core.background import streams
+from core.errors import ModelError
+from core.outside import wait_outside
+from files.index.vectors import Vector
+
+SEARCHES, TEXTS = "embeddings:searches", "embeddings:texts"  # lists of ids, in the order in which they are served
+SERVED = "embeddings:served"  # is there while a worker takes ids
+SERVED_SECONDS = 10  # after which a worker that says nothing is gone
+MOST_WAITING = 256  # batches in a list
+BLOCK = 1.0  # seconds that a read waits in Redis; its connection gives up after 2
+PAUSE = 0.5  # seconds until Redis is tried again
+ANSWER_SECONDS = 30  # that an answer waits for its reader
+FAILED = "failed"
+SOON = 5  # seconds after which a refused call may be sent again
+AWAY = gettext_noop(
+    "The bundled embedder does not answer: no worker of background work is there, or it has too much to do."
+)
+BROKEN = gettext_noop(
+    "The bundled embedder failed with these texts. The log of the worker of background work says why."
+)
+BUSY = gettext_noop("Too many texts wait to be embedded at the moment. Try again in a few seconds.")
+
+logger = logging.getLogger(__name__)
+
+
+class EmbedderUnavailable(ModelError):
+    """No worker has embedded the texts (503)."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(code, detail, retryable=True, retry_after=SOON)
+        self.status = 503
+        self.extra["retry_after"] = SOON
+
+
+def request_vectors(texts: Sequence[str], *, search: bool, timeout: float) -> list[Vector | None]:
+    """Return one vector a text, as `files.index.bundled.embed_batch` does. `timeout`: seconds for the answer.
+
+    Raises `EmbedderUnavailable`: `embedder_away` where no worker takes batches or none answers in time,
+    `embedder_busy`, `embedder_failed`.
+    """
+    with wait_outside():
+        try:
+            answer = _answer(SEARCHES if search else TEXTS, json.dumps(list(texts)), timeout)
+        except (RedisError, OSError) as error:
+            raise EmbedderUnavailable("embedder_away", AWAY) from error
+    if answer is None:
+        raise EmbedderUnavailable("embedder_away", AWAY)
+    if answer == FAILED:
+        raise EmbedderUnavailable("embedder_failed", BROKEN)
+    rows = np.frombuffer(base64.b64decode(answer), dtype="<f4").reshape(len(texts), -1)
+    return [row if row.any() else None for row in rows]
+
+
+def serve_in_thread() -> None:
+    """Embed what other processes ask for, as long as this one lives."""
+    threading.Thread(target=_serve, name="embeddings", daemon=True).start()
+
+
+def _answer(waiting: str, batch: str, timeout: float) -> str | None:
+    """Return the worker's answer, None where it does not come in time. Raises RedisError."""
+    connection: Any = streams()
+    key = uuid4().hex
+    with connection.pipeline(transaction=False) as pipe:
+        served, length = pipe.exists(SERVED).llen(waiting).execute()
+    if not served:
+        raise EmbedderUnavailable("embedder_away", AWAY)
+    if length >= MOST_WAITING:
+        raise EmbedderUnavailable("embedder_busy", BUSY)
+    deadline = time.monotonic() + timeout
+    with connection.pipeline(transaction=False) as pipe:
+        pipe.set(_batch_key(key), batch, px=round(timeout * 1000))
+        pipe.rpush(waiting, key)
+        pipe.execute()
+    while (left := deadline - time.monotonic()) > 0:
+        if answer := connection.blpop([_answer_key(key)], timeout=min(BLOCK, left)):
+            return str(answer[1])
+    return None
+
+
+def _serve() -> None:
+    while True:
+        try:
+            _serve_next()
+        except (RedisError, OSError):
+            time.sleep(PAUSE)  # Redis is away
+        except Exception:
+            logger.exception("texts could not be embedded")
+
+
+def _serve_next() -> None:
+    """Embed the batch whose turn it is; wait for one for `BLOCK` seconds at most. Raises RedisError."""
+    connection: Any = streams()
+    connection.set(SERVED, "1", ex=SERVED_SECONDS)
+    taken = connection.blpop([SEARCHES, TEXTS], timeout=BLOCK)
+    batch = connection.getdel(_batch_key(taken[1])) if taken else None
+    if not taken or batch is None:
+        return
+    answer = FAILED
+    try:
+        answer = _encoded(json.loads(batch))
+    finally:
+        with connection.pipeline(transaction=False) as pipe:
+            pipe.rpush(_answer_key(taken[1]), answer).expire(_answer_key(taken[1]), ANSWER_SECONDS).execute()
+
+
+def _encoded(texts: list[str]) -> str:
+    # Imported where texts are embedded alone.
+    bundled = import_module("files.index.bundled")
+    nothing = np.zeros(bundled.DIMENSIONS, dtype=np.float32)
+    rows = [nothing if vector is None else vector for vector in bundled.embed_batch(texts)]
+    return base64.b64encode(np.stack(rows).astype("<f4").tobytes()).decode()
+
+
+def _batch_key(key: str) -> str:
+    return f"embeddings:batch:{key}"
+
+
+def _answer_key(key: str) -> str:
+    return f"embeddings:vectors:{key}"

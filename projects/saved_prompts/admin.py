@@ -1,0 +1,68 @@
+"""The prompts of the workspace, as administrators write them; those of people and projects are theirs alone."""
+
+from typing import Any, ClassVar, cast
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext
+
+from accounts.models import User
+from core.admin import RowAdmin, acting, display
+from core.errors import ProductError
+from personas.forms import prompt_text
+from projects.saved_prompts import services
+from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.variables import require_usable, variables
+
+
+class SavedPromptForm(forms.ModelForm[SavedPrompt]):
+    text = prompt_text(
+        SavedPrompt.MAX_TEXT,
+        help_text="{{name}} is asked for, {{name:text}} begins with a text, {{name:one|two}} is chosen.",
+    )
+
+    class Meta:
+        model = SavedPrompt
+        fields: ClassVar = ["name", "text"]
+
+    def clean_name(self) -> str:
+        name = " ".join(self.cleaned_data["name"].split())
+        if SavedPrompt.objects.filter(owner=None, project=None, name=name).exclude(pk=self.instance.pk).exists():
+            raise forms.ValidationError(gettext("There is a prompt of this name for everybody already."))
+        return name
+
+    def clean_text(self) -> str:
+        text: str = self.cleaned_data["text"]
+        try:
+            require_usable(text)
+        except ProductError as error:
+            raise forms.ValidationError(str(error.sentence), code=error.code) from error
+        return text
+
+
+@admin.register(SavedPrompt)
+class SavedPromptAdmin(RowAdmin):
+    form = SavedPromptForm
+    list_display = ("name", "asks_for", "created")
+    search_fields = ("name", "text")
+    search_help_text = "A name, or words of the text"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[SavedPrompt]:
+        return SavedPrompt.objects.filter(owner=None, project=None)
+
+    @display(description="Asks for")
+    def asks_for(self, prompt: SavedPrompt) -> str:
+        return ", ".join(each.name for each in variables(prompt.text)) or "–"
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        fields, user = form.cleaned_data, cast("User", acting(request))
+        if change:
+            services.update_saved_prompt(user=user, prompt=obj, fields=fields)
+        else:
+            obj.pk = services.create_saved_prompt(user=user, workspace=True, **fields).pk
+            obj.refresh_from_db()
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        services.delete_saved_prompt(user=cast("User", acting(request)), prompt=obj)

@@ -1,0 +1,155 @@
+"""`/api/v1/prompts/`: saved prompts for programs."""
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field, extend_schema_view
+from rest_framework import serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+from accounts.access.api_views import ScopedView
+from core.api.fields import Strict, VisibleField
+from core.api.pagination import ByName
+from core.errors import ProductError
+from core.sentences import Sentence
+from personas.api import METHODS, require_admin
+from projects.models import Project
+from projects.saved_prompts import services
+from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.variables import filled, variables
+
+LONGEST_VALUE, MOST_VALUES = 1_000_000, 1_000  # characters of a message; variables
+HOLDERS = ("own", "project", "workspace")
+
+
+class VariableSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    default = serializers.CharField(help_text="What it begins with; empty where it has to be said.")
+    choices = serializers.ListField(child=serializers.CharField(), help_text="Empty: anything.")
+
+
+class PromptSerializer(Strict, serializers.ModelSerializer[SavedPrompt]):
+    text = serializers.CharField(
+        max_length=SavedPrompt.MAX_TEXT,
+        help_text="{{name}} is asked for, {{name:text}} begins with a text, {{name:one|two}} is chosen.",
+    )
+    project = VisibleField(
+        Project, required=False, allow_null=True, help_text="Whose members see it; those who may edit it change it."
+    )
+    workspace = serializers.BooleanField(
+        required=False, help_text="Everybody sees it; administrators with the right change it. Else it is your own."
+    )
+    variables = serializers.SerializerMethodField()
+    editable = serializers.SerializerMethodField(help_text="Whether you may change it; what you see you may use.")
+
+    class Meta:
+        model = SavedPrompt
+        fields: ClassVar = ["id", "name", "text", "project", "workspace", "variables", "editable", "created"]
+        read_only_fields: ClassVar = ["id", "created"]
+        validators: ClassVar[list[Any]] = []  # the service says it with its own code
+
+    def to_representation(self, instance: SavedPrompt) -> dict[str, Any]:
+        return {**super().to_representation(instance), "workspace": not (instance.owner_id or instance.project_id)}
+
+    @extend_schema_field(VariableSerializer(many=True))
+    def get_variables(self, prompt: SavedPrompt) -> list[dict[str, Any]]:
+        return [dict(each) for each in VariableSerializer(variables(prompt.text), many=True).data]
+
+    def get_editable(self, prompt: SavedPrompt) -> bool:
+        return services.may_change(self.context["request"].user, prompt)
+
+
+@extend_schema_field(
+    {
+        "type": "object",
+        "additionalProperties": {"type": "string", "maxLength": LONGEST_VALUE},
+        "maxProperties": MOST_VALUES,
+    }
+)
+class ValuesField(serializers.DictField):
+    child = serializers.CharField(allow_blank=True, max_length=LONGEST_VALUE)
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        if isinstance(data, dict) and len(data) > MOST_VALUES:
+            sentence = Sentence("Give at most {most_values} values.", most_values=MOST_VALUES)
+            raise serializers.ValidationError(str(sentence), code="max_length")
+        values: dict[str, str] = super().to_internal_value(data)
+        return values
+
+
+class ValuesSerializer(Strict):
+    values = ValuesField(source="given", default=dict, help_text="By the variable's name.")
+
+
+class FilledSerializer(serializers.Serializer[Any]):
+    text = serializers.CharField()
+
+
+@extend_schema_view(
+    list=extend_schema(
+        parameters=[OpenApiParameter("of", str, enum=HOLDERS, description="Your own, projects', or the workspace's.")]
+    )
+)
+class PromptViewSet(ScopedView, viewsets.ModelViewSet[SavedPrompt]):
+    """Your own, those of the projects that you are a member of, and those of the workspace."""
+
+    serializer_class = PromptSerializer
+    pagination_class = ByName
+    queryset = SavedPrompt.objects.none()
+    http_method_names = METHODS
+
+    def get_queryset(self) -> QuerySet[SavedPrompt]:
+        rows = SavedPrompt.objects.visible_to(self.request.user).select_related("project")
+        match self.request.query_params.get("of"):
+            case "own":
+                return rows.filter(owner=self.request.user.pk)
+            case "project":
+                return rows.exclude(project=None)
+            case "workspace":
+                return rows.filter(owner=None, project=None)
+            case None:
+                return rows
+        raise ProductError("bad_filter", Sentence("“of” is one of these: {holders}.", holders=", ".join(HOLDERS)))
+
+    def check_object_permissions(self, request: Request, obj: SavedPrompt) -> None:
+        super().check_object_permissions(request, obj)
+        changes = request.method not in SAFE_METHODS and self.action not in ("copy", "fill")
+        if changes and not (obj.owner_id or obj.project_id):
+            require_admin(request)
+
+    def perform_create(self, serializer: BaseSerializer[SavedPrompt]) -> None:
+        self._require_scope(serializer)
+        serializer.instance = services.create_saved_prompt(user=self.person, **serializer.validated_data)
+
+    def perform_update(self, serializer: BaseSerializer[SavedPrompt]) -> None:
+        self._require_scope(serializer)
+        serializer.instance = services.update_saved_prompt(
+            user=self.person, prompt=self.get_object(), fields=serializer.validated_data
+        )
+
+    def perform_destroy(self, instance: SavedPrompt) -> None:
+        services.delete_saved_prompt(user=self.person, prompt=instance)
+
+    def _require_scope(self, serializer: BaseSerializer[SavedPrompt]) -> None:
+        """What is for everybody takes the scope of an administrator."""
+        if serializer.validated_data.get("workspace"):
+            require_admin(self.request)
+
+    @extend_schema(request=None, responses={201: PromptSerializer})
+    @action(detail=True, methods=["post"])
+    def copy(self, request: Request, pk: str) -> Response:
+        """Your own copy of it."""
+        made = services.copy_saved_prompt(user=self.person, prompt=self.get_object())
+        return Response(self.get_serializer(made).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=ValuesSerializer, responses=FilledSerializer)
+    @action(detail=True, methods=["post"])
+    def fill(self, request: Request, pk: str) -> Response:
+        """Its text with a value for each variable."""
+        asked = ValuesSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        return Response({"text": filled(self.get_object().text, asked.validated_data["given"])})

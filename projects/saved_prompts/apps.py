@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class SavedPromptsConfig(AppConfig):
+    name = "projects.saved_prompts"

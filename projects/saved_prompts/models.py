@@ -1,0 +1,64 @@
+"""Texts that are written once and put into messages with a / and a few letters of their name."""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import models
+from django.db.models import Q
+from uuid_utils.compat import uuid7
+
+from accounts.models import shared_with
+
+
+class SavedPromptQuerySet(models.QuerySet["SavedPrompt"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "SavedPromptQuerySet":
+        """One's own, those of projects that one owns or is a member of, and those of the workspace."""
+        if user.pk is None:
+            return self.none()
+        owned = SavedPrompt.objects.filter(project__owner=user.pk).values("pk")
+        shared = shared_with(user, SavedPrompt.objects.all(), "project__memberships")
+        return self.filter(Q(owner=user.pk) | Q(pk__in=owned) | shared | Q(owner=None, project=None))
+
+    def beside(self, prompt: "SavedPrompt") -> "SavedPromptQuerySet":
+        """Those that belong to the same person or project, or to the workspace as it does."""
+        return self.filter(owner=prompt.owner_id, project=prompt.project_id)
+
+
+class SavedPrompt(models.Model):
+    """Belongs to its `owner` alone, or to a `project`; to the whole workspace where neither is named.
+
+    In the text `{{name}}` and `{{name:one|two}}` are variables: see `projects.saved_prompts.variables`.
+    """
+
+    MAX_NAME = 60
+    MAX_TEXT = 20_000  # characters
+    MOST = 200  # of one person, of one project, or of the workspace
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="saved_prompts"
+    )
+    project = models.ForeignKey(
+        "projects.Project", null=True, blank=True, on_delete=models.CASCADE, related_name="saved_prompts"
+    )
+    name = models.CharField(max_length=MAX_NAME, help_text="What one types behind a / to find it.")
+    text = models.TextField()
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = SavedPromptQuerySet.as_manager()
+
+    class Meta:
+        app_label = "personas"
+        ordering: ClassVar = ["name", "id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["owner", "name"], name="one_saved_prompt_per_name"),
+            models.UniqueConstraint(fields=["project", "name"], name="one_prompt_of_a_project_per_name"),
+            models.UniqueConstraint(
+                fields=["name"], condition=Q(owner=None, project=None), name="one_prompt_of_the_workspace_per_name"
+            ),
+            models.CheckConstraint(condition=Q(owner=None) | Q(project=None), name="saved_prompt_of_one_holder"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

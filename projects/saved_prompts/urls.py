@@ -1,0 +1,14 @@
+from django.urls import path
+
+from core.permissions import signed_in
+from projects.saved_prompts import views
+
+app_name = "prompts"
+urlpatterns = signed_in(
+    [
+        path("", views.prompts, name="list"),
+        path("<uuid:pk>/", views.prompt, name="prompt"),
+        path("<uuid:pk>/copy/", views.copy, name="copy"),
+        path("<uuid:pk>/delete/", views.delete, name="delete"),
+    ]
+)

@@ -1,0 +1,37 @@
+"""`python -m readers PATH NAME PARENT [ENCODING]`: confined, reads one file, writes `result.encoded`.
+
+A password of the file comes as the first line of the standard input, where nobody else sees it.
+"""
+
+import sys
+import traceback
+from pathlib import Path
+
+from readers.confinement import limit, seal
+from readers.formats import result
+from readers.formats.result import Extracted, ReaderError
+from readers.nested.dispatch import read
+
+MEMORY = 1 << 30  # bytes of address space
+CODE = Path(__file__).parent
+
+
+def attempt(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted | ReaderError:
+    try:
+        return read(path, name, encoding, password)
+    except ReaderError as error:
+        return error
+    except MemoryError:
+        return ReaderError("too_much_memory")
+    except Exception:
+        # The libraries raise almost anything about a file that is not what it should be.
+        traceback.print_exc()
+        return ReaderError("damaged")
+
+
+if __name__ == "__main__":
+    where, called, parent, *written_in = sys.argv[1:]
+    key = sys.stdin.readline().rstrip("\n")
+    limit(int(parent), MEMORY)
+    seal((Path(where), CODE))
+    sys.stdout.buffer.write(result.encoded(attempt(Path(where), called, "".join(written_in), key)))

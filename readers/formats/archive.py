@@ -1,0 +1,108 @@
+"""Zip archives that hold a document (DOCX, PPTX, XLSX, EPUB), opened with suspicion."""
+
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from lxml import etree
+
+from readers.formats.result import ReaderError
+
+MAX_MEMBERS = 10_000
+MAX_UNPACKED = 400_000_000  # bytes of all members together
+MAX_RATIO = 200  # unpacked : packed; office documents stay below 50
+SMALL = 20_000_000  # bytes that may unpack at any ratio
+MANIFEST, PACKAGE = "META-INF/manifest.xml", "encrypted-package"  # of an OpenDocument
+_ENCRYPTED = 0x1
+_HEAD = 4_096
+_ENTITIES = re.compile(rb"<!(?:ENTITY|DOCTYPE[^>]*\[)")
+
+Element = Any  # lxml's own class for elements is private
+
+
+class Archive:
+    """A checked archive. Raises `bomb` or `damaged`, and `encrypted` unless members may be `locked`: those that ZIP's
+    own passwords close."""
+
+    def __init__(self, path: Path, *, locked: bool = False) -> None:
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, ValueError, OSError) as error:
+            raise ReaderError("damaged") from error
+        self.members = self._zip.infolist()
+        unpacked = sum(member.file_size for member in self.members)
+        packed = sum(member.compress_size for member in self.members)
+        if len(self.members) > MAX_MEMBERS or unpacked > MAX_UNPACKED:
+            raise ReaderError("bomb")
+        if unpacked > SMALL and unpacked > MAX_RATIO * min(max(packed, 1), path.stat().st_size):
+            raise ReaderError("bomb")
+        self.locked = {member.filename: member for member in self.members if member.flag_bits & _ENCRYPTED}
+        if self.locked and not locked:
+            raise ReaderError("encrypted")
+        self.names = {member.filename for member in self.members}
+
+    def open(self, name: str, password: bytes = b"") -> IO[bytes]:
+        """Python's reader never gives more bytes than the directory promised, so the check above holds for them."""
+        if name not in self.names:
+            raise ReaderError("damaged")
+        return self._zip.open(name, pwd=password or None)
+
+    def head(self, name: str) -> bytes:
+        with self.open(name) as member:
+            return member.read(_HEAD)
+
+    def is_open_document(self) -> bool:
+        return MANIFEST in self.names and self.said().startswith("application/vnd.oasis.opendocument.")
+
+    def said(self) -> str:
+        """The media type that it gives itself, or nothing."""
+        return self.head("mimetype").strip().decode("ascii", "replace") if "mimetype" in self.names else ""
+
+    def refuse_entities(self) -> None:
+        """No program that writes documents writes XML entities; those who do want them to multiply."""
+        for name in self.names:
+            if name.endswith((".xml", ".rels", ".opf")) and _ENTITIES.search(self.head(name)):
+                raise ReaderError("bomb")
+
+    def tree(self, name: str) -> Element:
+        """The whole of a small member as XML."""
+        with self.open(name) as member:
+            return etree.parse(member, parser()).getroot()
+
+
+def relation_targets(archive: Archive, name: str) -> dict[str, str]:
+    """Targets of a part's relationships by their ids (OPC, part 2, section 9): names of members, or links outside."""
+    folder, _, file = name.rpartition("/")
+    source = f"{folder}/_rels/{file}.rels"
+    if source not in archive.names:
+        return {}
+    return {
+        relation.get("Id", ""): relation.get("Target", "")
+        if relation.get("TargetMode") == "External"
+        else resolved(folder, relation.get("Target", ""))
+        for relation in archive.tree(source)
+    }
+
+
+def resolved(folder: str, target: str) -> str:
+    """The name of a member from a link in another one of `folder`."""
+    parts = [] if target.startswith("/") else [part for part in folder.split("/") if part]
+    for part in target.split("/"):
+        if part == "..":
+            parts = parts[:-1]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def parser() -> etree.XMLParser:
+    return etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False)
+
+
+def events(source: IO[bytes]) -> "Iterator[tuple[str, Element]]":
+    """(`start` or `end`, element) of a member as it is read. Who has used an element clears it, so that memory stays
+    bounded."""
+    options: dict[str, bool] = {"resolve_entities": False, "load_dtd": False, "no_network": True, "huge_tree": False}
+    return cast("Iterator[tuple[str, Element]]", etree.iterparse(source, ("start", "end"), **options))

@@ -1,0 +1,105 @@
+"""Pictures: their size, and of kinds that neither models nor browsers take another form, which they do take."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pypdfium2
+from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
+
+from readers.formats.media_types import CONVERTED, IMAGES
+from readers.formats.result import Extracted, ReaderError
+
+MAX_PIXELS = 100_000_000
+SHOWN_EDGE = 4_096  # pixels of the longer edge; models make what is larger smaller themselves
+MOST_PAGES, MOST_BYTES = 500, 100_000_000  # of the document that a picture of several pages becomes
+_QUALITY = 90  # of a JPEG
+_FEW = 64  # colours; a picture with no more of them is a drawing
+_FEWEST_DOTS, _LONGEST = 60, 11.7  # an inch; inches of a page that says nothing believable of its dots
+_POINTS = 72  # an inch
+_BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError)
+
+
+def read(path: Path, media_type: str, *, convert: bool = True) -> Extracted:
+    """The pixels of what models take as it is are never unpacked. Several pages become a PDF, whose pages are scans.
+
+    Raises `damaged`, `too_large`.
+    """
+    Image.MAX_IMAGE_PIXELS = None  # checked here, with our own error
+    try:
+        with Image.open(path, formats=[(IMAGES | CONVERTED)[media_type]]) as image:
+            _require_room(image)
+            if media_type in IMAGES or not convert:
+                return Extracted(media_type, width=image.width, height=image.height)
+            if media_type == "image/tiff" and getattr(image, "n_frames", 1) > 1:
+                content, count = _document(image)
+                return Extracted(media_type, spans=[(0, 0)] * count, shown=content)
+            return _picture(image, media_type)
+    except _BROKEN as error:
+        raise ReaderError("damaged") from error
+
+
+def _require_room(image: Image.Image) -> None:
+    if image.width * image.height > MAX_PIXELS:
+        raise ReaderError("too_large")
+
+
+def _picture(image: Image.Image, media_type: str) -> Extracted:
+    left_out = {"converted": 1}
+    drawn = _plain(ImageOps.exif_transpose(image))
+    if max(drawn.size) > SHOWN_EDGE:
+        drawn.thumbnail((SHOWN_EDGE, SHOWN_EDGE))
+        left_out["shrunk"] = SHOWN_EDGE
+    out = io.BytesIO()
+    if drawn.mode == "RGBA" or drawn.getcolors(_FEW):
+        drawn.save(out, "PNG")
+    else:
+        drawn.save(out, "JPEG", quality=_QUALITY)
+    return Extracted(media_type, width=drawn.width, height=drawn.height, left_out=left_out, shown=out.getvalue())
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """In 8 bits a colour: `L`, `RGB` or `RGBA`."""
+    if image.mode.startswith(("I", "F")):  # 16 and 32 bits, which would be cut off, not scaled
+        image = image.convert("F")
+        low, high = cast("tuple[float, float]", image.getextrema())
+        scale = 255 / (high - low) if high > low else 0
+        image = image.point(lambda level: level * scale - low * scale).convert("L")
+    if image.mode in ("1", "L", "RGB", "RGBA"):
+        return image.convert("L") if image.mode == "1" else image
+    return image.convert("RGBA" if image.has_transparency_data else "RGB")
+
+
+def _document(image: Image.Image) -> tuple[bytes, int]:
+    """A PDF with a picture on each page, and how many pages it has."""
+    document = pypdfium2.PdfDocument.new()
+    size = 0
+    for page, (width, height) in _pages(image):
+        size += len(page)
+        if len(document) == MOST_PAGES or size > MOST_BYTES:
+            raise ReaderError("too_large")
+        shown = pypdfium2.PdfImage.new(document)
+        shown.load_jpeg(io.BytesIO(page), inline=True)
+        shown.set_matrix(pypdfium2.PdfMatrix().scale(width, height))
+        sheet = document.new_page(width, height)
+        sheet.insert_obj(shown)
+        sheet.gen_content()
+        sheet.close()
+    out = io.BytesIO()
+    document.save(out)
+    return out.getvalue(), len(document)
+
+
+def _pages(image: Image.Image) -> Iterator[tuple[bytes, tuple[float, float]]]:
+    """Each as JPEG, with its width and height in points."""
+    for frame in ImageSequence.Iterator(image):
+        _require_room(frame)
+        page, out = _plain(ImageOps.exif_transpose(frame)), io.BytesIO()
+        paper = Image.new("RGBA", page.size, "white")
+        page = Image.alpha_composite(paper, page).convert("RGB") if page.mode == "RGBA" else page
+        said = float(frame.info.get("dpi", (0, 0))[0])
+        dots = said if said >= _FEWEST_DOTS else max(page.size) / _LONGEST
+        width, height = (each * _POINTS / dots for each in page.size)
+        page.save(out, "JPEG", quality=_QUALITY)
+        yield out.getvalue(), (width, height)

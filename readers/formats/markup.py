@@ -1,0 +1,35 @@
+"""What is written in HTML: pages, and the chapters of books."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+from readers.formats.archive import Archive, resolved
+from readers.formats.media_types import EPUB
+from readers.formats.plain import decoded
+from readers.formats.result import Extracted, ReaderError, limited, paged, whole
+from readers.text.html import readable
+
+
+def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
+    """Of a book one page a chapter."""
+    if media_type == EPUB:
+        return paged(media_type, _chapters(Archive(path)))
+    source, used = decoded(path, encoding)
+    return whole(media_type, readable(source), encoding=used)
+
+
+def _chapters(archive: Archive) -> Iterator[str]:
+    """In the order of the book's spine (EPUB 3.3, section 5.7)."""
+    archive.refuse_entities()
+    root = archive.tree("META-INF/container.xml").find(".//{*}rootfile")
+    if root is None:
+        raise ReaderError("damaged")
+    package_name = root.get("full-path", "")
+    package = archive.tree(package_name)
+    folder = package_name.rpartition("/")[0]
+    links = {item.get("id"): unquote(item.get("href", "")) for item in package.iterfind("{*}manifest/{*}item")}
+    for reference in package.iterfind("{*}spine/{*}itemref"):
+        if chapter := links.get(reference.get("idref"), ""):
+            with archive.open(resolved(folder, chapter)) as member:
+                yield "".join(limited(readable(member.read().decode("utf-8-sig", "replace"))))

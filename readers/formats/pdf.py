@@ -1,0 +1,153 @@
+"""PDFs, page by page: their text, what was filled into their forms, and what was written on them."""
+
+import ctypes
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pypdfium2
+from pypdfium2 import raw
+
+from readers.formats.result import (
+    MAX_CHARACTERS,
+    MAX_PAGES,
+    Extracted,
+    ReaderError,
+    limited,
+    paged,
+)
+from readers.pdfium.lines import boxes, glyphs, lines
+from readers.pdfium.rules import is_scan, rules
+from readers.text.grids import aligned, ruled
+from readers.text.headings import Line, key, marked
+from readers.text.running import once
+from readers.text.words import joined
+
+_HIDDEN = raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW
+_BOXES = (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON)
+_COMMENTS = (
+    *(raw.FPDF_ANNOT_TEXT, raw.FPDF_ANNOT_FREETEXT, raw.FPDF_ANNOT_HIGHLIGHT, raw.FPDF_ANNOT_UNDERLINE),
+    *(raw.FPDF_ANNOT_SQUIGGLY, raw.FPDF_ANNOT_STRIKEOUT, raw.FPDF_ANNOT_CARET, raw.FPDF_ANNOT_STAMP),
+    *(raw.FPDF_ANNOT_SQUARE, raw.FPDF_ANNOT_CIRCLE, raw.FPDF_ANNOT_LINE, raw.FPDF_ANNOT_INK),
+    *(raw.FPDF_ANNOT_POLYGON, raw.FPDF_ANNOT_POLYLINE),
+)
+_DEEPEST_OUTLINE, _MOST_ENTRIES = 6, 5_000
+_MOST_ANNOTATIONS = 2_000  # of a page
+_MOST_UNITS = 100_000  # of UTF-16, of one value
+
+
+def read(path: Path, media_type: str, password: str = "") -> Extracted:
+    """`password` is that of an encrypted document. Raises `encrypted`, `wrong_password`, `damaged`, `too_large`."""
+    try:
+        document = pypdfium2.PdfDocument(path.read_bytes(), password=password or None)
+    except pypdfium2.PdfiumError as error:
+        locked = "wrong_password" if password else "encrypted"
+        raise ReaderError(locked if error.err_code == raw.FPDF_ERR_PASSWORD else "damaged") from error
+    if len(document) > MAX_PAGES:
+        raise ReaderError("too_large")
+    if document.get_formtype() != raw.FORMTYPE_NONE:
+        logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # of a form that is XFA too, the other half is read
+        document.init_forms()
+    pages = list(_pages(document))
+    shown, repeated = once([page.lines for page in pages])
+    for number, page in enumerate(pages):
+        if page.lines and not shown[number] and not page.scan:  # a page that has nothing else is no empty one
+            shown[number], repeated = page.lines, repeated - len(page.lines)
+    above = marked(shown, _outline(document))
+    texts = (text + page.below for text, page in zip(above, pages, strict=True))
+    left_out = {"repeated": repeated, "unmapped": sum(page.unmapped for page in pages)}
+    read = paged(media_type, joined(list(limited(texts))), without_text="scans", left_out=left_out)
+    layered = [
+        number for number, page in enumerate(pages) if page.scan and read.spans[number][0] < read.spans[number][1]
+    ]
+    return replace(read, layered=layered)
+
+
+def _outline(document: pypdfium2.PdfDocument) -> dict[str, int]:
+    """The levels of the titles in the document's outline, from 1; those that stand there more than once may be text."""
+    entries = islice(document.get_toc(max_depth=_DEEPEST_OUTLINE), _MOST_ENTRIES)
+    found = [(key(entry.get_title()), entry.level + 1) for entry in entries]
+    return {title: level for title, level in found if len(title) > 1}
+
+
+@dataclass(slots=True)
+class _Page:
+    lines: list[Line]
+    below: str  # what stands below its text
+    unmapped: bool  # its fonts do not say which letters they show
+    scan: bool  # a picture covers it
+
+
+def _pages(document: pypdfium2.PdfDocument) -> Iterator[_Page]:
+    left = MAX_CHARACTERS
+    for number in range(len(document)):
+        try:
+            page = document[number]
+        except pypdfium2.PdfiumError as error:
+            raise ReaderError("damaged") from error
+        content = page.get_textpage()
+        on_page, unmapped = lines(content)
+        upright = page.get_rotation() in (0, 180)
+        read = _Page(_with_tables(page, content, on_page) if upright else on_page, "", unmapped, is_scan(page))
+        content.close()
+        read.below = _annotations(page, document.formenv)
+        page.close()
+        left -= sum(len(line.text) for line in read.lines)
+        if left < 0:
+            raise ReaderError("too_large")
+        yield read
+
+
+def _with_tables(page: pypdfium2.PdfPage, content: pypdfium2.PdfTextPage, on_page: list[Line]) -> list[Line]:
+    """The lines; where some of them are a table, the table stands as one in their place."""
+    kept: list[Line | None] = list(on_page)
+    for grid in (*ruled(*rules(page)), *aligned(boxes(content))):
+        inside = [number for number, line in enumerate(kept) if line and line.box and grid.holds(line.box)]
+        if len(inside) > 1 and (table := grid.table(list(glyphs(content, on_page, inside)))):
+            for number in inside:
+                kept[number] = None
+            kept[inside[0]] = Line(f"\n{table}", 0, False)
+    return [line for line in kept if line]
+
+
+def _annotations(page: pypdfium2.PdfPage, forms: Any) -> str:
+    """What people have filled in and written on a page, as lists below its text."""
+    filled: dict[str, str] = {}
+    comments: list[str] = []
+    for number in range(min(raw.FPDFPage_GetAnnotCount(page), _MOST_ANNOTATIONS)):
+        annotation = raw.FPDFPage_GetAnnot(page, number)
+        if annotation and not raw.FPDFAnnot_GetFlags(annotation) & _HIDDEN:
+            kind = raw.FPDFAnnot_GetSubtype(annotation)
+            if kind == raw.FPDF_ANNOT_WIDGET and forms:
+                _fill(filled, annotation, forms.raw)
+            elif kind in _COMMENTS:
+                comments.append(_value(raw.FPDFAnnot_GetStringValue, annotation, b"Contents"))
+        raw.FPDFPage_CloseAnnot(annotation)
+    lists = (
+        ("Form fields:", [f"{name}: {value}" for name, value in filled.items() if value]),
+        ("Comments:", [comment for comment in comments if comment]),
+    )
+    return "".join(f"\n\n{title}" + "".join(f"\n- {line}" for line in lines) for title, lines in lists if lines)
+
+
+def _fill(filled: dict[str, str], annotation: Any, form: Any) -> None:
+    """Of the boxes of one name the one that is checked counts; a field shown in several places is one."""
+    name = _value(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation)
+    name = name or _value(raw.FPDFAnnot_GetFormFieldName, form, annotation)
+    if raw.FPDFAnnot_GetFormFieldType(form, annotation) in _BOXES:
+        if raw.FPDFAnnot_IsChecked(form, annotation):
+            value = _value(raw.FPDFAnnot_GetFormFieldExportValue, form, annotation)
+            filled[name] = "checked" if value.lower() in ("", "on", "yes", "true", "1") else f"{value} (checked)"
+    else:
+        filled[name] = filled.get(name) or _value(raw.FPDFAnnot_GetFormFieldValue, form, annotation)
+
+
+def _value(function: Any, *of: Any) -> str:
+    """A string of PDFium, which is first asked how many bytes it takes."""
+    size = min(function(*of, None, 0), 2 * _MOST_UNITS)
+    buffer = ctypes.create_string_buffer(size)
+    function(*of, ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort)), size)
+    return " ".join(buffer.raw.decode("utf-16-le", "replace").replace("\0", "").split())

@@ -1,0 +1,51 @@
+"""Text as it is: Markdown, tables, JSON, code, XML. Only its encoding has to be found. And what is written in ASCII."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from lxml import etree
+
+from readers.formats.archive import parser
+from readers.formats.media_types import NOTEBOOK, RTF, SVG
+from readers.formats.result import MAX_CHARACTERS, Extracted, ReaderError, whole
+from readers.text import encodings, notebooks, rtf
+
+_DECLARATION = re.compile(rb"^\s*<\?xml[^>]*\?>")  # its encoding has been seen to
+_MAX_BYTES = 4 * MAX_CHARACTERS  # no encoding in use takes more for a character
+
+
+def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
+    if media_type == RTF:
+        data = path.read_bytes()
+        pictures = rtf.pictures_in(data)
+        return whole(media_type, rtf.text_of(data), left_out={"pictures": pictures} if pictures else {})
+    text, used = decoded(path, encoding)
+    if media_type == NOTEBOOK:
+        left_out: Counter[str] = Counter()
+        with suppress(ValueError):  # what only bears the name of a notebook is read as it is
+            return whole(media_type, notebooks.parts(text, left_out), encoding=used, left_out=left_out)
+    if media_type == SVG:
+        with suppress(etree.XMLSyntaxError):
+            words = list(_words_of_a_drawing(text.encode()))
+            return whole(media_type, words or [text], encoding=used)
+    return whole(media_type, [text], encoding=used)
+
+
+def _words_of_a_drawing(source: bytes) -> Iterator[str]:
+    tree = etree.fromstring(_DECLARATION.sub(b"", source), parser())
+    for each in tree.iter("{*}title", "{*}desc", "{*}text"):
+        if words := " ".join("".join(map(str, each.itertext())).split()):
+            yield f"{words}\n"
+
+
+def decoded(path: Path, encoding: str = "") -> tuple[str, str]:
+    """The text, and the encoding it was in. Raises `too_large`, `unknown_encoding`."""
+    if path.stat().st_size > _MAX_BYTES:
+        raise ReaderError("too_large")
+    try:
+        return encodings.decoded(path.read_bytes(), encoding)
+    except LookupError as error:
+        raise ReaderError("unknown_encoding") from error

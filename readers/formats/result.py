@@ -1,0 +1,248 @@
+"""What a reader gives back: text that PostgreSQL can store, within the limits, or the way in which it failed."""
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from types import MappingProxyType
+
+MAX_PAGES = 5_000
+MAX_CHARACTERS = 20_000_000
+_BETWEEN_PAGES = "\n\n"
+
+_LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+# NUL and lone surrogates are what PostgreSQL refuses; the other control characters mean nothing in text.
+_UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def gettext_noop(template: str) -> str:
+    """Mark a literal for the catalogues of whoever shows it; xgettext knows the name."""
+    return template
+
+
+SENTENCES = {
+    "encrypted": gettext_noop("It is protected with a password. Open its page to enter the password."),
+    "locked_inside": gettext_noop(
+        "It is protected with a password. Enter it on the page of the file that this one is in."
+    ),
+    "wrong_inside": gettext_noop(
+        "The password does not open it. Enter its own on the page of the file that this one is in."
+    ),
+    "untried_inside": gettext_noop(
+        "It is protected with a password, and so are too many beside it. Upload it by itself."
+    ),
+    "wrong_password": gettext_noop("This password does not open it. Enter the right one on its page."),
+    "protected": gettext_noop(
+        "It is protected in a way that cannot be opened here. Remove the protection and upload it again."
+    ),
+    "damaged": gettext_noop("It is damaged, so it cannot be opened. Upload an intact copy."),
+    "bomb": gettext_noop("It unpacks to far more than a real document holds, so it was not opened."),
+    "empty": gettext_noop("There is nothing in it."),
+    "too_large": gettext_noop(
+        "It holds more than 5,000 pages, 20 million characters or 100 million pixels. Upload it in parts."
+    ),
+    "no_text": gettext_noop(
+        "It has no text, like a scan made of pictures. Run text recognition (OCR) on it, then upload it again."
+    ),
+    "scan_unread": gettext_noop(
+        "It is a scan, and the model that reads scans failed at its pages. Try again in some minutes."
+    ),
+    "unsupported": gettext_noop(
+        "Files of this kind cannot be read. Save it as PDF, DOCX, XLSX, PPTX or plain text and upload that."
+    ),
+    "unknown_encoding": gettext_noop("There is no such text encoding. Choose another one, or let it be found."),
+    "took_too_long": gettext_noop("Reading it took too long. Upload it in parts."),
+    "too_much_memory": gettext_noop("Reading it took too much memory. Upload it in parts."),
+}
+# What is said of a file that was read only in part, by what is missing.
+LEFT_OUT = {
+    "scans": gettext_noop(
+        "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs."
+    ),
+    "recognised": gettext_noop(
+        "The text of {count} of its {pages} pages was recognised on pictures (OCR). It may have errors."
+    ),
+    "unread": gettext_noop(
+        "The model that reads scans failed at {count} of its {pages} pages. Read it again to try once more."
+    ),
+    "layer": gettext_noop(
+        "The text that {count} of its {pages} pages brought along does not fit what they show, so it was "
+        "recognised anew (OCR). It may have errors."
+    ),
+    "pictures": gettext_noop("Pictures that were left out: {count}."),
+    "attachments": gettext_noop("Attachments that were not read: {count}. Upload them by themselves."),
+    "members": gettext_noop("Files in it that were not read: {count}. Each says why."),
+    "repeated": gettext_noop(
+        "Lines at the head or foot of pages that only repeat those of earlier pages were left out: {count}."
+    ),
+    "unmapped": gettext_noop(
+        "{count} of its {pages} pages are in fonts that do not say which letters they show. "
+        "What is read of them may be wrong."
+    ),
+    "converted": gettext_noop(
+        "Models and browsers do not take pictures of this kind, so they are shown it as JPEG or PNG."
+    ),
+    "shrunk": gettext_noop("It is shown with its longer edge at {count} pixels."),
+    "slides": gettext_noop("{count} of its {pages} slides have no text. What their pictures show is left out."),
+}
+# What is said of an unsupported file whose kind is known.
+KINDS = {
+    "doc": gettext_noop(
+        "This is a document of a Word that is older than Word 97. Save it as DOCX in LibreOffice and upload that."
+    ),
+    "iwork": gettext_noop(
+        "This is a document of Pages, Numbers or Keynote. Export it there as PDF or for Office and upload that."
+    ),
+    "archive": gettext_noop("This is an archive of files. Unpack it and upload the files in it."),
+    "heic": gettext_noop(
+        "This is a picture of a phone (HEIC), which this machine cannot open. Save it as JPEG and upload that."
+    ),
+    "audio": gettext_noop("This is a sound recording, and sound is not read. Upload what is said in it as text."),
+    "video": gettext_noop(
+        "This is a video, and videos are not read. Upload what is said in it as text, or pictures of it."
+    ),
+    "program": gettext_noop("This is a program, not a document."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSentence:
+    """A sentence for people: `template` in English, with fields that have the names of `values`."""
+
+    template: str
+    values: Mapping[str, int | str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.template.format(**self.values)
+
+
+class ReaderError(Exception):
+    """A file cannot be read.
+
+    `code` is a key of `SENTENCES`; `kind`, if given, one of `KINDS`, which says more of an unsupported file.
+    """
+
+    def __init__(self, code: str, kind: str = "") -> None:
+        super().__init__(code, kind)
+        self.code = code
+        self.kind = kind
+
+    @property
+    def sentence(self) -> ReaderSentence:
+        return ReaderSentence(KINDS[self.kind] if self.kind else SENTENCES[self.code])
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """`spans` are the characters [start, end) of each page; an empty one is a page without text.
+
+    Pages are those of a PDF, slides, sheets or chapters; there are none in other kinds. `width` and `height` (pixels)
+    are those of an image, which has no text. `encoding` is that of plain text, by Python's name for it. `left_out` are
+    keys of `LEFT_OUT`: what the file has besides, and how much of it. `shown` is another form of it, if people and
+    models are shown that: a JPEG, a PNG or, of several pages, a PDF. `layered` are the pages, counted from 0, that are
+    pictures and have text all the same. `places` of pages, counted from 0: where the words of those that were
+    recognised stand, as `outside.places.packed`.
+    """
+
+    media_type: str
+    text: str = ""
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    width: int | None = None
+    height: int | None = None
+    encoding: str = ""
+    left_out: dict[str, int] = field(default_factory=dict)
+    shown: bytes = b""
+    layered: list[int] = field(default_factory=list)
+    places: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> list[ReaderSentence]:
+        """Return the sentences on what could be read only in part."""
+        pages = len(self.spans)
+        return [
+            ReaderSentence(LEFT_OUT[part], {"count": count, "pages": pages}) for part, count in self.left_out.items()
+        ]
+
+    def page_at(self, position: int) -> int:
+        """The page that holds or follows this character, counted from 1; 0 where there are no pages."""
+        return bisect_right(self.spans, position, key=lambda span: span[0])
+
+
+def cleaned(text: str) -> str:
+    """With `\\n` as the only line end, without control characters, spaces at line ends and blank ends."""
+    text = _UNWANTED.sub("", _LINE_ENDS.sub("\n", text))
+    return "\n".join([line.rstrip() for line in text.split("\n")]).strip("\n")
+
+
+def whole(
+    media_type: str, parts: Iterable[str], *, encoding: str = "", left_out: Mapping[str, int] = MappingProxyType({})
+) -> Extracted:
+    """A text without pages, from its parts. `left_out` is looked at when they have been read."""
+    text = cleaned("".join(limited(parts)))
+    return Extracted(media_type, text, encoding=encoding, left_out=_counted(left_out))
+
+
+def paged(
+    media_type: str,
+    pages: Iterable[str],
+    *,
+    without_text: str = "",
+    left_out: Mapping[str, int] = MappingProxyType({}),
+) -> Extracted:
+    """`without_text` is what to say of pages that have none, as a key of `LEFT_OUT`; `left_out` as in `whole`."""
+    texts: list[str] = []
+    spans: list[tuple[int, int]] = []
+    position = 0
+    for page in limited(islice(pages, MAX_PAGES + 1)):
+        text = cleaned(page)
+        if len(spans) == MAX_PAGES:
+            raise ReaderError("too_large")
+        spans.append((position, position + len(text)))
+        position += len(text) + len(_BETWEEN_PAGES)
+        texts.append(text)
+    empty = sum(start == end for start, end in spans)
+    told = _counted({without_text: empty, **left_out} if without_text else left_out)
+    return Extracted(media_type, _BETWEEN_PAGES.join(texts), spans, left_out=told)
+
+
+def _counted(left_out: Mapping[str, int]) -> dict[str, int]:
+    return {what: count for what, count in left_out.items() if count}
+
+
+def limited(parts: Iterable[str]) -> Iterable[str]:
+    """The same parts; raises `too_large` as soon as there are too many characters, so that memory stays bounded."""
+    left = MAX_CHARACTERS
+    for part in parts:
+        left -= len(part)
+        if left < 0:
+            raise ReaderError("too_large")
+        yield part
+
+
+def encoded(result: Extracted | ReaderError) -> bytes:
+    if isinstance(result, ReaderError):
+        return json.dumps({"error": result.code, "kind": result.kind}).encode() + b"\n"
+    head = {
+        "media_type": result.media_type,
+        "spans": result.spans,
+        "width": result.width,
+        "height": result.height,
+        "encoding": result.encoding,
+        "left_out": result.left_out,
+        "layered": result.layered,
+        "bytes": len(result.shown),
+    }
+    return json.dumps(head).encode() + b"\n" + result.shown + result.text.encode()
+
+
+def decoded(data: bytes) -> Extracted:
+    """Raises the `ReaderError` that was sent."""
+    head, _, body = data.partition(b"\n")
+    fields = json.loads(head)
+    if "error" in fields:
+        raise ReaderError(fields["error"], fields["kind"])
+    fields["spans"] = [(start, end) for start, end in fields["spans"]]
+    size = fields.pop("bytes")
+    return Extracted(text=body[size:].decode(), shown=body[:size], **fields)

@@ -1,0 +1,210 @@
+"""Workbooks of Excel: what their cells say, and what stands beside them."""
+
+import io
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time
+from functools import reduce
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import openpyxl
+from defusedxml.common import DefusedXmlException
+from openpyxl.utils.exceptions import InvalidFileException
+
+from readers.formats.archive import Archive, Element, relation_targets
+from readers.formats.result import Extracted, ReaderError, limited, paged
+from readers.text.beside import chart, remark
+
+_WORKBOOK = "xl/workbook.xml"
+_STRICT = b"http://purl.oclc.org/ooxml/"
+_NAMESPACE = re.compile(re.escape(_STRICT) + rb"(\w+)/")
+_TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
+_MERGED = re.compile(rb'<(?:\w+:)?mergeCell [^<>]*?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
+_MOST_MERGED, _WIDEST, _HIGHEST = (
+    5_000,
+    200,
+    1_000,
+)  # merged cells of a sheet; columns and rows in which they are repeated
+_REPEATED = 80  # characters; what is longer stands only in the first place of a merged cell
+_BLOCK, _LONGEST_MARK = 1 << 20, 64  # bytes
+_THREAD = "tc="  # how the author of a comment begins that stands in a thread, too
+_BLANK_ROWS = 1_000  # so many in a row end a sheet: some programs save a million of them
+
+
+def read(path: Path, media_type: str) -> Extracted:
+    """One page a sheet: its name, then its rows as lines of cells divided by tabs, formulas by their last values, what
+    a merged cell says in each place that it takes; below them charts, text boxes and comments."""
+    archive = Archive(path)
+    archive.refuse_entities()
+    left_out: Counter[str] = Counter()
+    try:
+        # openpyxl wants a suffix of a path, and blobs have none.
+        with _transitional(archive) if _STRICT in archive.head(_WORKBOOK) else path.open("rb") as source:
+            book = openpyxl.load_workbook(source, read_only=True, data_only=True)
+            sheets = (_Sheet(archive, book, *each, left_out) for each in _sheets(archive))
+            pages = ("".join(limited(sheet.text())) for sheet in sheets)
+            return paged(media_type, pages, left_out=left_out)
+    except DefusedXmlException as error:
+        raise ReaderError("bomb") from error
+    except (InvalidFileException, KeyError) as error:
+        raise ReaderError("damaged") from error
+
+
+def _transitional(archive: Archive) -> io.BytesIO:
+    """A workbook in the strict form of the standard (ISO/IEC 29500-1) with the names that openpyxl knows."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as rewritten:
+        for name in archive.names:
+            if name.endswith((".xml", ".rels")):
+                with archive.open(name) as member:
+                    rewritten.writestr(name, _NAMESPACE.sub(_TRANSITIONAL, member.read()))
+    return out
+
+
+def _sheets(archive: Archive) -> Iterator[tuple[str, str]]:
+    """The name of each sheet, and of the part that holds it."""
+    targets = relation_targets(archive, _WORKBOOK)
+    for sheet in archive.tree(_WORKBOOK).iterfind(".//{*}sheet"):
+        relation = next((value for key, value in sheet.attrib.items() if key.endswith("relationships}id")), "")
+        yield sheet.get("name", ""), targets.get(relation, "")
+
+
+class _Range(NamedTuple):
+    """The places of a merged cell, counted from 1."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+class _Sheet:
+    def __init__(self, archive: Archive, book: Any, name: str, part: str, left_out: Counter[str]) -> None:
+        self._archive, self._name, self._part, self._left_out = archive, name, part, left_out
+        self._cells: Any = (
+            book[name] if name in book.sheetnames else None
+        )  # openpyxl gives no cells of a sheet of charts
+        self._relations = [target for target in relation_targets(archive, part).values() if target in archive.names]
+
+    def text(self) -> Iterator[str]:
+        """A sheet with nothing on it is a page without text."""
+        named = f"# {self._name}\n"
+        for piece in (*self._rows(), *self._beside()):
+            if piece.strip() and named:
+                yield named
+                named = ""
+            yield piece
+
+    def _rows(self) -> Iterator[str]:
+        if not hasattr(self._cells, "reset_dimensions"):
+            return
+        # What a file says of its size may be wrong, and openpyxl would make cells for all of it.
+        self._cells.reset_dimensions()
+        merged = self._merged()
+        reaching: list[tuple[_Range, str]] = []
+        blank = 0
+        for number, row in enumerate(self._cells.iter_rows(values_only=True), 1):
+            cells = list(map(_shown, row))
+            reaching = [each for each in reaching if each[0].bottom >= number]
+            reaching += [(place, cells[place.left - 1]) for place in merged.get(number, ()) if place.left <= len(cells)]
+            _repeat(cells, reaching)
+            line = "\t".join(cells).rstrip("\t")
+            blank = 0 if line else blank + 1
+            if blank == _BLANK_ROWS:
+                return
+            yield line + "\n"
+
+    def _merged(self) -> dict[int, list[_Range]]:
+        """By the row in which they begin."""
+        found: dict[int, list[_Range]] = {}
+        if self._part in self._archive.names:
+            for place in islice(_merged_cells(self._archive.open(self._part)), _MOST_MERGED):
+                found.setdefault(place.top, []).append(place)
+        return found
+
+    def _beside(self) -> Iterator[str]:
+        for target in self._relations:
+            if "/drawings/" in target and target.endswith(".xml"):
+                yield from self._drawing(target)
+        comments = [line for target in self._relations for line in self._comments(target)]
+        if comments:
+            yield "\nComments:\n" + "".join(f"{line}\n" for line in comments)
+
+    def _drawing(self, part: str) -> Iterator[str]:
+        targets = relation_targets(self._archive, part)
+        tree = self._archive.tree(part)
+        for shape in tree.iter("{*}sp"):
+            if text := "\n".join(
+                filter(None, (" ".join("".join(each.itertext("{*}t")).split()) for each in shape.iter("{*}p")))
+            ):
+                yield f"\n{text}\n"
+        self._left_out["pictures"] += sum(1 for _ in tree.iter("{*}pic"))
+        for target in targets.values():
+            if "/charts/chart" in target and target in self._archive.names:
+                yield f"\n{chart(self._archive.tree(target))}"
+            elif "/diagrams/data" in target and target in self._archive.names:
+                points = ("".join(point.itertext("{*}t")).strip() for point in self._archive.tree(target).iter("{*}pt"))
+                yield "\n" + "".join(f"- {point}\n" for point in points if point)
+
+    def _comments(self, part: str) -> Iterator[str]:
+        """In threads where there are some: the older form has them once more, for older programs."""
+        tree = self._archive.tree(part) if "omment" in part and part.endswith(".xml") else None
+        if tree is None:
+            return
+        people = {each.get("id"): each.get("displayName", "") for each in self._people()}
+        for each in tree.iter("{*}threadedComment"):
+            text = " ".join((each.findtext("{*}text") or "").split())
+            yield remark(text, f"{each.get('ref')} {people.get(each.get('personId'), '')}".strip(), each.get("dT", ""))
+        authors = [author.text or "" for author in tree.iterfind("{*}authors/{*}author")]
+        for each in tree.iter("{*}comment"):
+            number = each.get("authorId", "")
+            by = authors[int(number)] if number.isdigit() and int(number) < len(authors) else ""
+            text = " ".join("".join(each.itertext("{*}t")).split())
+            if text and not by.startswith(_THREAD):
+                yield remark(text, f"{each.get('ref')} {by}".strip())
+
+    def _people(self) -> Iterator[Element]:
+        for name in sorted(self._archive.names):
+            if name.startswith("xl/persons/"):
+                yield from self._archive.tree(name).iter("{*}person")
+
+
+def _merged_cells(source: IO[bytes]) -> Iterator[_Range]:
+    """They stand behind the cells, which are not read again for them."""
+    rest = b""
+    while block := source.read(_BLOCK):
+        block = rest + block
+        for found in _MERGED.finditer(block):
+            left, top, right, bottom = (each.decode() for each in found.groups())
+            yield _Range(_column(left), int(top), min(_column(right), _WIDEST), min(int(bottom), int(top) + _HIGHEST))
+        rest = block[-_LONGEST_MARK:]
+
+
+def _column(letters: str) -> int:
+    return reduce(lambda number, letter: number * 26 + ord(letter) - 64, letters, 0)
+
+
+def _repeat(cells: list[str], reaching: Sequence[tuple[_Range, str]]) -> None:
+    for place, text in reaching:
+        if text and len(text) <= _REPEATED:
+            cells += [""] * (place.right - len(cells))
+            for column in range(place.left - 1, place.right):
+                cells[column] = cells[column] or text
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).upper()
+        case datetime() if value.time() == time():
+            return value.date().isoformat()
+        case date() | time():
+            return value.isoformat()
+        case _:
+            return " ".join(str(value).split())

@@ -1,0 +1,347 @@
+"""Word documents as Markdown, read as a stream of XML: paragraph by paragraph, table by table.
+
+python-docx builds the whole tree first, which takes several times the memory and the time to start.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from readers.formats.archive import Archive, Element, events, relation_targets
+from readers.formats.result import Extracted, whole
+from readers.text.beside import chart
+from readers.text.formulas import latex
+from readers.text.numbering import BULLET, LEVELS, Level, Numbering
+from readers.text.tables import Cell, markdown
+
+_DOCUMENT = "word/document.xml"
+_NOTES = {"footnoteReference": "word/footnotes.xml", "endnoteReference": "word/endnotes.xml"}
+_HEADING = re.compile(r"heading ([1-9])$", re.I)
+_QUOTE, _CODE = re.compile(r"quote", re.I), re.compile(r"\bcode\b|html preformatted|source|listing", re.I)
+_UNSEEN = frozenset({"del", "moveFrom", "instrText", "rPr", "pPr", "Fallback", "txbxContent", "rt"})
+_SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_MOST_DEPTH = 60
+
+
+def read(path: Path, media_type: str) -> Extracted:
+    """A text without pages: headings, lists with their numbers, tables; then notes, comments, headers and footers."""
+    archive = Archive(path)
+    archive.refuse_entities()
+    document = _Document(archive)
+    return whole(media_type, document.parts(), left_out=document.left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """What a paragraph's style says; `list` is (number of the list, level)."""
+
+    heading: int = 0
+    quote: bool = False
+    code: bool = False
+    list: tuple[str, int] | None = None
+
+
+@dataclass(slots=True)
+class _Table:
+    rows: list[list[Cell]] = field(default_factory=list)
+    cell: list[str] = field(default_factory=list)  # the paragraphs of the cell that is being read
+
+
+def _value(element: Element | None, name: str = "val", default: str = "") -> str:
+    """An attribute by its name without namespace."""
+    if element is not None:
+        for key, value in element.attrib.items():
+            if key.rpartition("}")[2] == name:
+                return str(value)
+    return default
+
+
+def _number(text: str, default: int = 0) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else default
+
+
+class _Document:
+    def __init__(self, archive: Archive) -> None:
+        self.left_out: Counter[str] = Counter()
+        self._archive = archive
+        self._relations = relation_targets(archive, _DOCUMENT)
+        self._lists, self._restarts = self._numberings()
+        tree = self._tree("word/styles.xml")
+        self._defined = {} if tree is None else {_value(each, "styleId"): each for each in tree.iterfind("{*}style")}
+        self._styles: dict[str, _Style] = {}
+        self._notes: list[tuple[str, str]] = []  # (element of the reference, id), in their order
+        self._previous = ""  # what kind of block stands before
+
+    def parts(self) -> Iterator[str]:
+        yield from self._blocks(self._archive.open(_DOCUMENT))
+        yield from self._footnotes()
+        yield from self._remarks()
+
+    # The parts of the package that say what paragraphs are
+
+    def _tree(self, name: str) -> Element | None:
+        return self._archive.tree(name) if name in self._archive.names else None
+
+    def _numberings(self) -> tuple[dict[str, Numbering], dict[str, dict[int, int]]]:
+        """The lists by their numbers, those of one definition counted together; and where a list starts anew."""
+        tree = self._tree("word/numbering.xml")
+        if tree is None:
+            return {}, {}
+        definitions = {_value(each, "abstractNumId"): _levels(each) for each in tree.iterfind("{*}abstractNum")}
+        shared = {name: Numbering(levels) for name, levels in definitions.items()}
+        lists: dict[str, Numbering] = {}
+        restarts: dict[str, dict[int, int]] = {}
+        for each in tree.iterfind("{*}num"):
+            name, definition = _value(each, "numId"), _value(each.find("{*}abstractNumId"))
+            lists[name] = shared.get(definition) or Numbering({})
+            restarts[name] = {
+                _number(_value(override, "ilvl")): _number(_value(start), 1)
+                for override in each.iterfind("{*}lvlOverride")
+                if (start := override.find("{*}startOverride")) is not None
+            }
+        return lists, restarts
+
+    def _style(self, name: str) -> _Style:
+        """What the style of this id says. A document uses few of those that it defines."""
+        if name not in self._styles:
+            chain: list[Element] = []
+            based_on = name
+            while based_on in self._defined and self._defined[based_on] not in chain:
+                chain.append(self._defined[based_on])
+                based_on = _value(chain[-1].find("{*}basedOn"))
+            self._styles[name] = _style(chain) if chain else _Style()
+        return self._styles[name]
+
+    # The text
+
+    def _blocks(self, source: IO[bytes]) -> Iterator[str]:
+        """One string for each paragraph and table that is in no other table."""
+        tables: list[_Table] = []
+        depths: Counter[str] = Counter()
+        for event, element in events(source):
+            name = _name(element)
+            depths[name] += 1 if event == "start" else -1
+            if event == "start":
+                if name == "tbl":
+                    tables.append(_Table())
+                continue
+            yield from self._ended(name, element, tables, hidden=bool(depths["Fallback"]))
+            apart = not (depths["p"] or tables)
+            if apart or name in ("p", "tr", "tbl"):
+                element.clear(keep_tail=True)
+                while (apart or name == "tr") and (before := element.getprevious()) is not None:
+                    element.getparent().remove(before)
+
+    def _ended(self, name: str, element: Element, tables: list[_Table], *, hidden: bool) -> Iterator[str]:
+        if name == "p":
+            text = "" if hidden else self._paragraph(element, in_table=bool(tables))
+            if tables:
+                tables[-1].cell.append(text)
+            elif text:
+                yield text
+        elif name in ("tc", "tr", "tbl") and tables:
+            yield from self._part_of_table(name, element, tables)
+        elif name in ("footnote", "endnote"):
+            yield f"\0{_value(element, 'id')}\0"
+
+    def _part_of_table(self, name: str, element: Element, tables: list[_Table]) -> Iterator[str]:
+        table = tables[-1]
+        if name == "tc":
+            properties = element.find("{*}tcPr")
+            merged = None if properties is None else properties.find("{*}vMerge")
+            span = _number(_value(None if properties is None else properties.find("{*}gridSpan")), 1)
+            continues = merged is not None and _value(merged, default="continue") == "continue"
+            separator = "\n" if tables[0] is table else " "
+            cell = Cell(separator.join(filter(None, table.cell)), span, continues=continues)
+            table.cell = []
+            if not table.rows:
+                table.rows.append([])
+            table.rows[-1].append(cell)
+        elif name == "tr" and table.rows:
+            table.rows.append([])
+        elif name == "tbl":
+            tables.pop()
+            if tables:
+                tables[-1].cell.append(" ".join(cell.text for row in table.rows for cell in row if cell.text))
+            elif text := markdown(table.rows):
+                yield self._block("table", text)
+
+    def _paragraph(self, element: Element, *, in_table: bool = False) -> str:
+        text = self._inline(element, 0)
+        if not text.strip():
+            return ""
+        if in_table:
+            return text.strip()
+        style = self._style_of(element)
+        label, level = self._label(style)
+        if style.heading:
+            return self._block("heading", f"{'#' * style.heading} {' '.join(f'{label} {text}'.split())}\n")
+        if style.code:
+            return self._block("code", f"{text}\n")
+        if style.quote:
+            return self._block("quote", "".join(f"> {line}\n" for line in text.split("\n")))
+        if label:
+            return self._block("list", f"{'  ' * level}{label} {text.strip()}\n")
+        return self._block("text", f"{text}\n")
+
+    def _block(self, kind: str, text: str) -> str:
+        """With a line between blocks, and the fence around lines of code."""
+        before, self._previous = self._previous, kind
+        fence = "```\n" if "code" in (kind, before) and kind != before else ""
+        if kind == before and kind in ("list", "code", "quote"):
+            return text
+        return f"{fence if before == 'code' else ''}\n{fence if kind == 'code' else ''}{text}"
+
+    def _style_of(self, element: Element) -> _Style:
+        properties = element.find("{*}pPr")
+        if properties is None:
+            return self._style("Normal")
+        style = self._style(_value(properties.find("{*}pStyle")))
+        own = _own(properties)
+        return _Style(own.heading or style.heading, style.quote, style.code, own.list or style.list)
+
+    def _label(self, style: _Style) -> tuple[str, int]:
+        """The number or dash before a paragraph, and its level from 0."""
+        if style.list is None or style.list[0] not in self._lists:
+            return "", 0
+        name, level = style.list
+        numbering = self._lists[name]
+        if (start := self._restarts[name].pop(level, None)) is not None:
+            numbering.restart(level, start)
+        return numbering.next(level), level
+
+    def _inline(self, element: Element, depth: int) -> str:
+        if depth > _MOST_DEPTH:
+            return ""
+        return "".join(self._piece(child, depth + 1) for child in element)
+
+    def _piece(self, element: Element, depth: int) -> str:
+        name = _name(element)
+        if name in _SIGNS:
+            return _SIGNS[name]
+        if name in _UNSEEN:
+            return ""
+        match name:
+            case "t":
+                return element.text or ""
+            case "hyperlink":
+                return self._link(element, depth)
+            case "oMath":
+                return f"${latex(element)}$"
+            case "oMathPara":
+                return "".join(f"$${latex(each)}$$" for each in element.iterfind("{*}oMath"))
+            case "footnoteReference" | "endnoteReference":
+                self._notes.append((name, _value(element, "id")))
+                return f"[^{len(self._notes)}]"
+            case "drawing" | "pict" | "object":
+                return self._drawing(element)
+            case _:
+                return self._inline(element, depth)
+
+    def _link(self, element: Element, depth: int) -> str:
+        text, target = self._inline(element, depth), self._relations.get(_value(element, "id"), "")
+        if not target.startswith(("http:", "https:", "mailto:")) or target in text or not text.strip():
+            return text
+        return f"[{text}]({target})"
+
+    def _drawing(self, element: Element) -> str:
+        """The numbers of a chart, else what the picture is said to show."""
+        for each in element.iter("{*}chart"):
+            target = self._relations.get(_value(each, "id"), "")
+            if target in self._archive.names:
+                return f"\n{chart(self._archive.tree(target))}\n"
+        if next(element.iter("{*}blip", "{*}imagedata"), None) is None:
+            return ""
+        self.left_out["pictures"] += 1
+        said = next((_value(each, "descr") for each in element.iter("{*}docPr") if _value(each, "descr")), "")
+        return f"[Picture: {' '.join(said.split())}]" if said else ""
+
+    # What stands beside the text
+
+    def _footnotes(self) -> Iterator[str]:
+        texts: dict[tuple[str, str], str] = {}
+        wanted, self._notes = self._notes, []
+        for reference, part in _NOTES.items():
+            if part in self._archive.names and any(each == reference for each, _ in wanted):
+                self._relations = relation_targets(self._archive, part)
+                pieces: list[str] = []
+                for piece in self._blocks(self._archive.open(part)):
+                    if piece.startswith("\0"):
+                        texts[reference, piece.strip("\0")] = " ".join("".join(pieces).split())
+                        pieces = []
+                    else:
+                        pieces.append(piece)
+        self._previous = ""
+        lines = [f"[^{number}]: {texts.get(note, '')}\n" for number, note in enumerate(wanted, 1)]
+        yield from ("\n", *lines) if lines else ()
+
+    def _remarks(self) -> Iterator[str]:
+        """Comments, headers and footers, each under its name."""
+        tree = self._tree("word/comments.xml")
+        comments = (
+            [] if tree is None else [(_value(each, "author"), self._flat(each)) for each in tree.iterfind("{*}comment")]
+        )
+        yield from _listed("Comments", [f"{author}: {text}" if author else text for author, text in comments if text])
+        for title, part in (("Headers", "word/header"), ("Footers", "word/footer")):
+            names = sorted(name for name in self._archive.names if re.fullmatch(rf"{part}\d*\.xml", name))
+            texts = (self._flat(self._archive.tree(name)) for name in names)
+            yield from _listed(title, list(dict.fromkeys(filter(None, texts))))
+
+    def _flat(self, tree: Element) -> str:
+        lines = (self._inline(each, 0) for each in tree.iter("{*}p") if not _within(each, "Fallback"))
+        return " ".join(" ".join(lines).split())
+
+
+def _name(element: Element) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _within(element: Element, name: str) -> bool:
+    return any(_name(each) == name for each in element.iterancestors())
+
+
+def _listed(title: str, lines: list[str]) -> Iterator[str]:
+    if lines:
+        yield f"\n{title}:\n"
+        yield from (f"- {line}\n" for line in lines)
+
+
+def _levels(definition: Element) -> dict[int, Level]:
+    return {
+        _number(_value(each, "ilvl")): Level(
+            _number(_value(each.find("{*}start")), 1),
+            _value(each.find("{*}numFmt"), default="decimal"),
+            "" if _value(each.find("{*}numFmt")) == BULLET else _value(each.find("{*}lvlText")),
+        )
+        for each in definition.iterfind("{*}lvl")
+    }
+
+
+def _style(chain: list[Element]) -> _Style:
+    """What a style says, or those that it is based on, nearest first."""
+    name = _value(chain[0].find("{*}name"))
+    names = " ".join(_value(each.find("{*}name")) for each in chain)
+    own = [_own(properties) for each in chain if (properties := each.find("{*}pPr")) is not None]
+    headings = [int(found[1]) for each in chain if (found := _HEADING.match(_value(each.find("{*}name"))))]
+    heading = 1 if name.lower() == "title" else min(*headings[:1], 6) if headings else 0
+    levels = [each.heading for each in own if each.heading]
+    lists = [each.list for each in own if each.list]
+    return _Style(
+        heading or (levels[0] if levels else 0),
+        bool(_QUOTE.search(name)),
+        bool(_CODE.search(names)),
+        lists[0] if lists else None,
+    )
+
+
+def _own(properties: Element) -> _Style:
+    """What properties of a paragraph say: its level in the outline and its list."""
+    outline = _number(_value(properties.find("{*}outlineLvl")), LEVELS)
+    numbered = properties.find("{*}numPr")
+    place = None
+    if numbered is not None and numbered.find("{*}numId") is not None:
+        place = (_value(numbered.find("{*}numId")), _number(_value(numbered.find("{*}ilvl"))))
+    return _Style(min(outline + 1, 6) if outline < 9 else 0, list=place)

@@ -1,0 +1,70 @@
+"""Archives (ZIP) as folders: one page a file."""
+
+import importlib
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from readers.formats.archive import Archive
+from readers.formats.result import Extracted, ReaderError, paged
+from readers.nested import closed
+from readers.nested.dispatch import Inner
+
+_APART = ("__MACOSX/", ".DS_Store", "Thumbs.db")  # what systems put there for themselves
+
+
+def read(path: Path, media_type: str, inner: Inner) -> Extracted:
+    """`# name` and the text of each file; those that could not be read are named and counted."""
+    archive = Archive(path, locked=True)
+    left_out: Counter[str] = Counter()
+    names = sorted(name for name in archive.names if not name.endswith("/") and not _is_apart(name))
+    if not names:
+        raise ReaderError("empty")
+    found = paged(media_type, _files(path, archive, names, inner, left_out), left_out=left_out)
+    if not inner.depth and (code := closed.refusal(found, inner.password)):
+        raise ReaderError(code)
+    return found
+
+
+def _is_apart(name: str) -> bool:
+    return any(part in name for part in _APART)
+
+
+def _files(path: Path, archive: Archive, names: list[str], inner: Inner, left_out: Counter[str]) -> Iterator[str]:
+    for name in names:
+        try:
+            found = inner.read(_content(path, archive, name, inner), name.rpartition("/")[2])
+        except ReaderError as error:
+            if error.code == "bomb":
+                raise
+            left_out["members"] += error.code not in closed.CODES  # those are named
+            yield _unread(name, error)
+        except (zipfile.BadZipFile, OSError, EOFError, ValueError):
+            left_out["members"] += 1
+            yield _unread(name, ReaderError("damaged"))
+        else:
+            if found.width is not None:
+                left_out["pictures"] += 1
+            yield f"# {name}\n\n{found.text}"
+
+
+def _content(path: Path, archive: Archive, name: str, inner: Inner) -> bytes:
+    """Of a member, also of one that the archive itself closes with the password."""
+    if name not in archive.locked:
+        with archive.open(name) as member:
+            return member.read()
+    if not inner.password:
+        raise ReaderError("locked_inside")
+    inner.left.take_keys()
+    # Not imported before it is needed: few files are protected.
+    unlocking = importlib.import_module("readers.nested.unlocking")
+    try:
+        content: bytes = unlocking.member(path, archive, name, inner.password)
+    except ReaderError as error:
+        raise ReaderError("wrong_inside" if error.code == "wrong_password" else error.code) from error
+    return content
+
+
+def _unread(name: str, error: ReaderError) -> str:
+    return f"# {name}\n\n[Not read: {error.sentence}]"

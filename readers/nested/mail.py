@@ -1,0 +1,75 @@
+"""Letters, and mailboxes of them."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from pathlib import Path
+from typing import cast
+
+from readers.formats.media_types import MBOX
+from readers.formats.result import Extracted, paged, whole
+from readers.nested.dispatch import Inner
+from readers.nested.outlook import attachment
+from readers.text.html import readable
+
+_HEADERS = ("From", "To", "Cc", "Date", "Subject")
+_DEEPEST = 10  # letters in letters
+_FROM = re.compile(rb"^From [^\r\n]*\r?\n(?=[!-9;-~]+:)", re.M)  # what begins a letter of a mailbox (RFC 4155)
+
+
+def read(path: Path, media_type: str, inner: Inner) -> Extracted:
+    """Of each letter the headers that people read, the plain text (else the HTML's), and the names and the text of its
+    attachments. Of a mailbox one page a letter."""
+    left_out: Counter[str] = Counter()
+    content = path.read_bytes()
+    letters = [letter for letter in _FROM.split(content) if letter.strip()] if media_type == MBOX else [content]
+    texts = (
+        "".join(_letter(message_from_bytes(letter, policy=policy.default), inner, left_out, 0)) for letter in letters
+    )
+    if len(letters) > 1:
+        return paged(media_type, texts, left_out=left_out)
+    return whole(media_type, texts, left_out=left_out)
+
+
+def _letter(message: EmailMessage, inner: Inner, left_out: Counter[str], depth: int) -> Iterator[str]:
+    for name in _HEADERS:
+        if value := message.get(name):
+            yield f"{name}: {value}\n"
+    yield "\n"
+    body = message.get_body(("plain", "html"))
+    if body is not None:
+        yield from _content(cast(EmailMessage, body))
+    attached = list(message.iter_attachments())
+    if attached:
+        yield "\n\nAttachments: " + ", ".join(part.get_filename() or part.get_content_type() for part in attached)
+    for part in attached:
+        yield from _attachment(part, inner, left_out, depth)
+
+
+def _attachment(part: EmailMessage, inner: Inner, left_out: Counter[str], depth: int) -> Iterator[str]:
+    name = part.get_filename() or part.get_content_type()
+    if part.get_content_type() == "message/rfc822" and depth < _DEEPEST:
+        letter = part.get_payload()
+        if isinstance(letter, list) and letter:
+            yield f"\n\nAttachment {name}:\n\n"
+            yield from _letter(cast(EmailMessage, letter[0]), inner, left_out, depth + 1)
+    elif part.get_content_maintype() == "text":
+        texts = _content(part)
+        if any(text.strip() for text in texts):
+            yield f"\n\nAttachment {name}:\n\n"
+            yield from texts
+    else:
+        data = part.get_payload(decode=True)
+        yield from attachment(data if isinstance(data, bytes) else b"", name, inner, left_out)
+
+
+def _content(part: EmailMessage) -> list[str]:
+    try:
+        text = str(part.get_content())
+    except LookupError:  # a charset that nobody knows
+        data = part.get_payload(decode=True)
+        text = data.decode("utf-8", "replace") if isinstance(data, bytes) else ""
+    # Links of letters are mostly long addresses that count who follows them.
+    return readable(text, links=False) if part.get_content_subtype() == "html" else [text]

@@ -1,0 +1,167 @@
+"""Messages of Outlook (MS-OXMSG): properties as streams of a compound file."""
+
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import olefile
+
+from readers.formats.result import Extracted, ReaderError, limited, whole
+from readers.nested import closed
+from readers.nested.dispatch import Inner
+from readers.text import rtf
+from readers.text.html import readable
+
+_TEXT, _BYTES, _OLD_TEXT, _EMBEDDED = "001F", "0102", "001E", "000D"  # types of properties
+_SUBJECT, _FROM, _ADDRESS, _TO, _COPY, _BODY, _HTML, _RTF = (
+    "0037",
+    "0C1A",
+    "5D01",
+    "0E04",
+    "0E03",
+    "1000",
+    "1013",
+    "1009",
+)
+_NAME, _SHORT_NAME, _DATA = "3707", "3704", "3701"
+_SENT = b"\x40\x00\x39\x00"  # the property of the time of sending, as it stands among those of fixed size
+_EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
+_DEEPEST = 4  # messages in messages
+_PACKED = b"LZFu"
+_MOST_UNPACKED = 50_000_000  # bytes of one body
+# What every packed body begins with (MS-OXRTFCP, section 2.1.3.1.5), without being in it.
+_DICTIONARY = (
+    b"{\\rtf1\\ansi\\mac\\deff0\\deftab720{\\fonttbl;}{\\f0\\fnil \\froman \\fswiss \\fmodern \\fscript \\fdecor "
+    b"MS Sans SerifSymbolArialTimes New RomanCourier"
+    b"{\\colortbl\\red0\\green0\\blue0\r\n\\par \\pard\\plain\\f0\\fs20\\b\\i\\u\\tab\\tx"
+)
+
+
+def read(path: Path, media_type: str, inner: Inner) -> Extracted:
+    """The headers that people read, the text, and the attachments that can be read."""
+    left_out: Counter[str] = Counter()
+    try:
+        with olefile.OleFileIO(path.read_bytes()) as file:
+            return whole(media_type, limited(_message(_Storage(file, ()), inner, left_out, 0)), left_out=left_out)
+    except (OSError, struct.error, IndexError) as error:  # what olefile raises about a damaged file
+        raise ReaderError("damaged") from error
+
+
+class _Storage:
+    """A folder of a compound file that is a message or an attachment."""
+
+    def __init__(self, file: Any, place: tuple[str, ...]) -> None:
+        self._file, self.place = file, place
+
+    def bytes(self, number: str, kind: str) -> bytes:
+        name = [*self.place, f"__substg1.0_{number}{kind}"]
+        return bytes(self._file.openstream(name).read()) if self._file.exists("/".join(name)) else b""
+
+    def text(self, number: str) -> str:
+        if data := self.bytes(number, _TEXT):
+            return data.decode("utf-16-le", "replace").rstrip("\0")
+        return self.bytes(number, _OLD_TEXT).decode("cp1252", "replace").rstrip("\0")
+
+    def sent(self) -> str:
+        name = "/".join((*self.place, "__properties_version1.0"))
+        data = bytes(self._file.openstream(name).read()) if self._file.exists(name) else b""
+        at = data.find(_SENT)
+        if at < 0 or len(data) < at + 16:
+            return ""
+        with suppress(OverflowError):
+            ticks = int.from_bytes(data[at + 8 : at + 16], "little")
+            return (_EPOCH + timedelta(microseconds=ticks // 10)).strftime("%Y-%m-%d %H:%M UTC")
+        return ""
+
+    def attachments(self) -> "list[_Storage]":
+        depth = len(self.place)
+        names = {
+            entry[depth]
+            for entry in self._file.listdir()
+            if tuple(entry[:depth]) == self.place
+            and len(entry) > depth
+            and entry[depth].startswith("__attach_version1")
+        }
+        return [_Storage(self._file, (*self.place, name)) for name in sorted(names)]
+
+    def embedded(self) -> "_Storage | None":
+        """The message that an attachment is."""
+        inner = (*self.place, f"__substg1.0_{_DATA}{_EMBEDDED}")
+        return _Storage(self._file, inner) if self._file.exists("/".join(inner)) else None
+
+
+def _message(message: _Storage, inner: Inner, left_out: Counter[str], depth: int) -> Iterator[str]:
+    sender, address = message.text(_FROM), message.text(_ADDRESS)
+    by = f"{sender} <{address}>" if sender and "@" in address and address != sender else sender or address
+    headers = (("From", by), ("To", message.text(_TO)), ("Cc", message.text(_COPY)), ("Date", message.sent()))
+    for name, value in (*headers, ("Subject", message.text(_SUBJECT))):
+        if value := " ".join(value.split()):
+            yield f"{name}: {value}\n"
+    yield "\n"
+    yield from _body(message)
+    for each in message.attachments() if depth < _DEEPEST else ():
+        name = each.text(_NAME) or each.text(_SHORT_NAME) or "attachment"
+        if (embedded := each.embedded()) is not None:
+            yield f"\n\nAttachment {name}:\n\n"
+            yield from _message(embedded, inner, left_out, depth + 1)
+        else:
+            yield from attachment(each.bytes(_DATA, _BYTES), name, inner, left_out)
+
+
+def _body(message: _Storage) -> Iterator[str]:
+    """Its plain text, else what is in its HTML or, as Outlook keeps it, in its RTF."""
+    if text := message.text(_BODY):
+        yield text
+    elif source := message.bytes(_HTML, _BYTES):
+        yield from readable(source.decode("utf-8", "replace"), links=False)
+    elif packed := message.bytes(_RTF, _BYTES):
+        yield from rtf.text_of(unpacked(packed))
+
+
+def attachment(content: bytes, name: str, inner: Inner, left_out: Counter[str]) -> Iterator[str]:
+    """Its text below its name; what cannot be read is named and counted, as `attachments`."""
+    try:
+        found = inner.read(content, name)
+    except ReaderError as error:
+        if error.code == "bomb":
+            raise
+        left_out["attachments"] += error.code not in closed.CODES  # those are named
+        yield f"\n\nAttachment {name}: [Not read: {error.sentence}]"
+        return
+    if found.width is not None:
+        left_out["pictures"] += 1
+        yield f"\n\nAttachment {name}: [Picture]"
+    else:
+        yield f"\n\nAttachment {name}:\n\n{found.text}"
+
+
+def unpacked(data: bytes) -> bytes:
+    """A body in RTF (MS-OXRTFCP). What is damaged is read as far as it goes."""
+    if data[8:12] != _PACKED:
+        return data[16:]
+    out = bytearray(_DICTIONARY)
+    at = 16
+    while at < len(data) and len(out) < _MOST_UNPACKED:
+        control, at = data[at], at + 1
+        for bit in range(8):
+            if not control >> bit & 1:
+                out += data[at : at + 1]
+                at += 1
+            elif at + 1 < len(data):
+                reference, at = int.from_bytes(data[at : at + 2], "big"), at + 2
+                place = _place(len(out), reference >> 4)
+                if place < 0:  # how the end is said, or what cannot be
+                    return bytes(out[len(_DICTIONARY) :])
+                for each in range((reference & 15) + 2):
+                    out.append(out[place + each])
+    return bytes(out[len(_DICTIONARY) :])
+
+
+def _place(end: int, offset: int) -> int:
+    """Where in all that was written an offset of the window of 4,096 bytes points to; -1 where nothing is yet."""
+    place = end - end % 4_096 + offset
+    return place if place < end else max(place - 4_096, -1) if place > end else -1

@@ -1,0 +1,46 @@
+"""Runs a program of the machine on a file, in a folder that goes with it."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from readers.formats.result import ReaderError
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 150
+UNCONFINED = 77  # the status of `readers.launch` where it may not start a program
+
+
+def found(*names: str) -> str:
+    """The first of these programs that the machine has; empty where it has none of them."""
+    return next(filter(None, map(shutil.which, names)), "")
+
+
+def run(folder: Path, program: str, *arguments: str) -> bytes:
+    """What it writes to its standard output. Raises `took_too_long`, `damaged` where it fails, and `unsupported` where
+    the system does not let it be confined."""
+    environment = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", "HOME": str(folder), "TMPDIR": str(folder)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "readers.launch", str(os.getpid()), str(folder), program, *arguments],
+        cwd=ROOT,
+        env={**environment, "OMP_THREAD_LIMIT": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise ReaderError("took_too_long") from error
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # and whatever it has started
+        process.wait()
+    if process.returncode:
+        raise ReaderError("unsupported" if process.returncode == UNCONFINED else "damaged")
+    return output

@@ -1,0 +1,96 @@
+"""`python -m readers.render PATH PARENT PAGE PURPOSE`: confined, draws one page of a PDF.
+
+Writes a line with the number of its pages, then the page, counted from 0: `recognised` as a sharp grey PNG, `turned` as
+the same upside down, `shown` as a JPEG in its colours. From its standard input it reads a password, in a line, and as
+JSON, in another, the passage that is marked on what is shown, how many letters and digits are expected before it, and
+places that are marked, too.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pypdfium2
+from PIL import Image, ImageChops, ImageStat
+from pypdfium2 import raw
+
+from readers.confinement import limit, seal
+from readers.outside.places import WHOLE, Place
+from readers.pdfium import passages
+from readers.process import LOCKED
+
+MEMORY = 1 << 30  # bytes of address space
+RECOGNISED, TURNED, SHOWN = "recognised", "turned", "shown"
+DOTS = {RECOGNISED: 200, TURNED: 200, SHOWN: 150}  # an inch
+MOST_PIXELS = {RECOGNISED: 12_000_000, TURNED: 12_000_000, SHOWN: 6_000_000}
+_POINTS = 72  # an inch
+_QUALITY = 82  # of a JPEG
+_YELLOW, _AROUND = (255, 225, 110), 2  # a marker pen's; pixels that it goes beyond the letters
+_DARK = 100  # of 255: on what is darker than this a marker pen is not seen
+_COVER = 0.4  # of it, by the pen
+FAILED = 3
+
+Corner = tuple[int, int]
+
+
+class Marked(NamedTuple):
+    passage: str
+    before: int
+    places: Sequence[Place]
+
+
+def drawn(document: pypdfium2.PdfDocument, number: int, purpose: str, marked: Marked) -> Image.Image:
+    """Raises PdfiumError."""
+    if document.get_formtype() != raw.FORMTYPE_NONE:
+        document.init_forms()  # so that what is filled in is drawn
+    page = document[number]
+    width, height = page.get_size()
+    scale = min(DOTS[purpose] / _POINTS, (MOST_PIXELS[purpose] / max(width * height, 1)) ** 0.5)
+    rotation = 180 if purpose == TURNED else 0
+    bitmap = page.render(scale=scale, rotation=rotation, grayscale=purpose != SHOWN, rev_byteorder=True)
+    picture: Image.Image = bitmap.to_pil()
+    if marked.passage:
+        place = bitmap.get_posconv(page)
+        for box in passages.boxes(page, marked.passage, marked.before):
+            mark(picture, place.to_bitmap(box.left, box.top), place.to_bitmap(box.right, box.bottom))
+    for left, top, right, bottom in marked.places:
+        mark(picture, _corner(picture, left, top), _corner(picture, right, bottom))
+    return picture
+
+
+def _corner(picture: Image.Image, across: int, down: int) -> Corner:
+    return round(across * picture.width / WHOLE), round(down * picture.height / WHOLE)
+
+
+def mark(picture: Image.Image, one: Corner, other: Corner) -> None:
+    """As with a marker pen, between two opposite corners."""
+    (left, right), (top, bottom) = (sorted(pair) for pair in zip(one, other, strict=True))
+    left, top = max(left - _AROUND, 0), max(top - _AROUND, 0)
+    right, bottom = min(right + _AROUND, picture.width), min(bottom + _AROUND, picture.height)
+    if left < right and top < bottom:
+        below = picture.crop((left, top, right, bottom)).convert("RGB")
+        ink = Image.new("RGB", below.size, _YELLOW)
+        dark = ImageStat.Stat(below.convert("L")).median[0] < _DARK
+        picture.paste(Image.blend(below, ink, _COVER) if dark else ImageChops.multiply(below, ink), (left, top))
+
+
+if __name__ == "__main__":
+    where, parent, wanted, purpose = sys.argv[1:]
+    key = sys.stdin.readline().rstrip("\n")
+    marked = Marked(*json.loads(sys.stdin.readline()))
+    limit(int(parent), MEMORY)
+    seal((Path(where),))
+    Image.init()  # what a picture is written with is loaded before anything is read
+
+    try:
+        document = pypdfium2.PdfDocument(Path(where).read_bytes(), password=key or None)
+        picture = drawn(document, int(wanted), purpose, marked)
+    except (pypdfium2.PdfiumError, IndexError) as error:
+        sys.exit(LOCKED if getattr(error, "err_code", None) == raw.FPDF_ERR_PASSWORD else FAILED)
+    sys.stdout.buffer.write(b"%d\n" % len(document))
+    if purpose != SHOWN:
+        picture.save(sys.stdout.buffer, "PNG")
+    else:
+        picture.convert("RGB").save(sys.stdout.buffer, "JPEG", quality=_QUALITY, optimize=True)

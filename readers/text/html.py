@@ -1,0 +1,345 @@
+"""The text of HTML that a person sees.
+
+Scripts are never run, nothing is fetched. HTML is scanned once from its beginning to its end and no tree is built, so
+that none, however it is made, takes more than a time in proportion to its size. Parsers of trees have inputs for which
+they need minutes.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+from html import unescape
+
+from readers.text.tables import Cell, markdown
+
+# What is never seen. The end tags of these may not be left out.
+_HIDDEN = frozenset({"template", "noscript", "svg", "math", "object", "select", "datalist"})
+# What leads through a site rather than being part of what a page says.
+_AROUND = frozenset({"dialog", "nav", "footer", "aside", "button"})
+# Their content is not markup.
+_RAW = frozenset({"script", "style", "iframe", "noembed", "noframes", "title", "textarea"})
+_BLOCKS = frozenset(
+    {
+        *(
+            "address",
+            "article",
+            "aside",
+            "blockquote",
+            "body",
+            "caption",
+            "dd",
+            "details",
+            "div",
+            "dl",
+            "dt",
+            "fieldset",
+        ),
+        *("figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li"),
+        *("main", "nav", "ol", "p", "pre", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul"),
+    }
+)
+_HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_APART = frozenset({"p", "table", "ul", "ol", "blockquote", "pre", *_HEADINGS})
+_ENOUGH = 200  # characters; a main part with less is a frame that a script would fill
+_MARKUP = re.compile(r"<(?=[!?]|/?[a-zA-Z])")
+# A quote counts only after an equals sign. Possessive, so that what does not match is not tried in other ways.
+_TAG = re.compile(r"""<(/?)([^\s/>]++)((?:[^>=]++|=\s*+"[^"]*+"|=\s*+'[^']*+'|=)*+)>""")
+# Started only where a name can begin, so that no run of letters is tried from each of them.
+_ATTRIBUTE = re.compile(r"""(?<![\w:-])([\w:-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""")
+_LONGEST_ATTRIBUTES = 4_000  # characters of a tag; what is longer has none that are looked at
+_DEEPEST = 40  # of tables, quotations and links in each other; what is deeper is read as if it were outside
+_LONGEST_CELL = 400  # characters of a cell with headings or tables in it; a longer one is a part of a page
+_BLOCK_MARKS = re.compile(r"^#{1,6} |^\|(?: --- \|)+$|\|", re.M)
+_ADDRESSES = ("http:", "https:", "mailto:")
+_SPACE = re.compile(r"[ \t\r\n\f]+")
+_BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
+# Control characters and lone surrogates: not text, and PostgreSQL stores none of them.
+_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class HtmlText:
+    """What a reader sees of HTML: blocks on lines of their own, list items after a dash.
+
+    `parts` are the text in pieces; `main` are those of its first main element or its only article, if it has one (of a
+    page of the web).
+    """
+
+    title: str
+    parts: list[str]
+    main: list[str]
+
+
+def readable(source: str, *, links: bool = True) -> list[str]:
+    """Return a document as Markdown, in pieces: its title, then all of its text.
+
+    The text has headings, lists, quotations, code, tables and, with `links`, addresses.
+    """
+    document = _DocumentScanner(source, links=links).scan()
+    return [f"{document.title}\n\n", *document.parts] if document.title else document.parts
+
+
+def page_text(source: str) -> tuple[str, str]:
+    """Return the title and the text of a page of the web, with headings as in Markdown.
+
+    The text is the page's main part if it marks one, else all of it but what leads through the site.
+    """
+    page = _Scanner(source, hidden=_HIDDEN | _AROUND).scan()
+    main = _tidy(page.main)
+    return page.title, main if len(main) >= _ENOUGH else _tidy(page.parts)
+
+
+def _tidy(parts: list[str]) -> str:
+    return _BLANK_LINES.sub("\n\n", "".join(parts)).strip()
+
+
+def _plain(text: str) -> str:
+    try:
+        return _NO_TEXT.sub("", unescape(text))
+    except ValueError:  # a character reference with thousands of digits
+        return text
+
+
+class _Scanner:
+    """A page of the web: cells are divided by bars, list items begin with a dash."""
+
+    def __init__(self, source: str, *, hidden: frozenset[str]) -> None:
+        self._source = source
+        self._hiding = hidden
+        self._title = ""
+        self._parts: list[str] = []
+        self._hidden: tuple[str, int] = ("", 0)  # the element that hides what is inside, and how deep it is nested
+        self._preformatted = 0
+        self._at_line_start = True
+        self._starts: dict[str, list[int]] = {"main": [], "article": []}  # as positions in `_parts`
+        self._ends: dict[str, int] = {}
+
+    def scan(self) -> HtmlText:
+        position = 0
+        while found := _MARKUP.search(self._source, position):
+            self._text(self._source[position : found.start()])
+            position = self._markup(found.start())
+        self._text(self._source[position:])
+        return HtmlText(self._title, self._parts, self._main())
+
+    def _main(self) -> list[str]:
+        for tag, starts in self._starts.items():
+            if starts and (tag == "main" or len(starts) == 1):
+                return self._parts[starts[0] : self._ends.get(tag)]
+        return []
+
+    def _markup(self, start: int) -> int:
+        """Handles what begins here and returns where it ends; what never ends hides the rest, as in browsers."""
+        if self._source.startswith("<!--", start):
+            return self._after("-->", start + 2)
+        if self._source[start + 1] in "!?":
+            return self._after(">", start)
+        found = _TAG.match(self._source, start)
+        if found is None:
+            return len(self._source)
+        tag = found[2].lower()
+        if found[1]:
+            self._end(tag)
+        elif tag in _RAW and not found[3].endswith("/"):
+            return self._raw(tag, found.end())
+        else:
+            self._start(tag, found[3], closed=found[3].endswith("/"))
+        return found.end()
+
+    def _after(self, mark: str, start: int) -> int:
+        found = self._source.find(mark, start)
+        return len(self._source) if found < 0 else found + len(mark)
+
+    def _raw(self, tag: str, start: int) -> int:
+        found = re.compile(f"</{tag}(?=[\\s/>])", re.IGNORECASE).search(self._source, start)
+        end = found.start() if found else len(self._source)
+        if tag == "title" and not self._title and not self._hidden[1]:
+            self._title = _SPACE.sub(" ", _plain(self._source[start:end])).strip()
+        return end
+
+    def _start(self, tag: str, attributes: str, *, closed: bool) -> None:
+        hiding, depth = self._hidden
+        if depth:
+            self._hidden = (hiding, depth + (tag == hiding and not closed))
+        elif tag in self._hiding:
+            self._hidden = (tag, 0 if closed else 1)
+        elif tag == "br":
+            self._write("\n")
+        elif tag in _BLOCKS:
+            self._end_line()
+            self._preformatted += tag == "pre"
+            if tag in self._starts:
+                self._starts[tag].append(len(self._parts))
+            if mark := "- " if tag == "li" else _HEADINGS.get(tag, ""):
+                self._write(mark)
+                self._at_line_start = True
+
+    def _end(self, tag: str) -> None:
+        hiding, depth = self._hidden
+        if depth:
+            self._hidden = (hiding, depth - (tag == hiding))
+        elif tag in ("td", "th"):
+            self._write(" | ")
+        elif tag in _BLOCKS:
+            self._end_line()
+            self._preformatted = max(0, self._preformatted - (tag == "pre"))
+            if tag in self._starts:
+                self._ends.setdefault(tag, len(self._parts))
+            if tag in _APART:
+                self._parts.append("\n")
+
+    def _text(self, text: str) -> None:
+        if self._hidden[1] or not text:
+            return
+        text = _plain(text)
+        if not self._preformatted:
+            text = _SPACE.sub(" ", text)
+            if self._at_line_start:
+                text = text.lstrip(" ")
+        if text:
+            self._write(text)
+
+    def _write(self, text: str) -> None:
+        self._parts.append(text)
+        self._at_line_start = text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if not self._at_line_start:
+            self._write("\n")
+
+
+@dataclass(slots=True)
+class _Frame:
+    """What is being read apart, to be written in its own way when it ends: a quotation, a table, a cell or a link."""
+
+    tag: str
+    attributes: dict[str, str]
+    around: list[str]  # the pieces outside
+    rows: list[list[Cell]] = field(default_factory=list)
+    is_layout: bool = False  # a table that holds headings or other tables
+
+
+class _DocumentScanner(_Scanner):
+    """A document: what is around it is part of it, too."""
+
+    def __init__(self, source: str, *, links: bool) -> None:
+        super().__init__(source, hidden=_HIDDEN)
+        self._framed = {"blockquote", "table", *(("a",) if links else ())}
+        self._frames: list[_Frame] = []
+        self._items: list[int | None] = []  # of the lists around: the next number, None for dashes
+
+    def scan(self) -> HtmlText:
+        found = super().scan()
+        while self._frames:
+            self._close(self._frames[-1].tag)
+        return HtmlText(found.title, self._parts, [])
+
+    def _start(self, tag: str, attributes: str, *, closed: bool) -> None:
+        if not self._hidden[1]:
+            if tag == "math" and (formula := _attributes(attributes).get("alttext")):
+                self._write(f"${formula}$")
+            if tag in ("td", "th", "tr") and self._in("table"):
+                self._start_cell(tag, attributes)
+                return
+            if tag in self._framed and len(self._frames) < _DEEPEST:
+                self._open(tag, attributes)
+            if tag in ("ol", "ul"):
+                start = _attributes(attributes).get("start", "1") if tag == "ol" else ""
+                self._items.append(None if tag == "ul" else int(start) if start.isdecimal() and len(start) < 9 else 1)
+            if tag in ("table", *_HEADINGS):
+                for frame in self._frames[: -1 if tag == "table" else None]:
+                    frame.is_layout = frame.is_layout or frame.tag == "table"
+        before = len(self._parts)
+        super()._start(tag, attributes, closed=closed)
+        if tag == "li" and self._items and len(self._parts) > before:
+            self._parts[-1] = self._item()
+        if tag == "pre" and not self._hidden[1] and not self._in("table"):
+            self._write("```\n")
+
+    def _item(self) -> str:
+        number = self._items[-1]
+        if number is not None:
+            self._items[-1] = number + 1
+        return "  " * min(len(self._items) - 1, 9) + ("- " if number is None else f"{number}. ")
+
+    def _end(self, tag: str) -> None:
+        if not self._hidden[1]:
+            if tag in ("td", "th", "tr") and self._in("table"):
+                self._close_cell()
+                return
+            if tag == "pre" and self._preformatted and not self._in("table"):
+                self._end_line()
+                self._write("```\n")
+            if tag in ("ol", "ul") and self._items:
+                self._items.pop()
+            if tag in self._framed and self._in(tag):
+                while self._frames[-1].tag != tag:
+                    self._close(self._frames[-1].tag)
+                self._close(tag)
+        super()._end(tag)
+
+    def _in(self, tag: str) -> bool:
+        return any(frame.tag == tag for frame in self._frames)
+
+    def _open(self, tag: str, attributes: str) -> None:
+        if tag == "a" and self._in("a"):
+            self._end("a")
+        if tag != "a":
+            self._end_line()
+        self._frames.append(_Frame(tag, _attributes(attributes), self._parts))
+        self._parts = []
+
+    def _start_cell(self, tag: str, attributes: str) -> None:
+        """A cell or row begins, which ends the one before it, whether it says so or not."""
+        self._close_cell()
+        table = self._frames[-1]
+        if tag == "tr" or not table.rows:
+            table.rows.append([])
+        if tag != "tr":
+            self._open("td", attributes)
+
+    def _close_cell(self) -> None:
+        while self._frames[-1].tag != "table":
+            self._close(self._frames[-1].tag)
+
+    def _close(self, tag: str) -> None:
+        frame = self._frames.pop()
+        text, self._parts = "".join(self._parts), frame.around
+        if tag == "td":
+            columns, rows = (_number(frame.attributes.get(name, "")) for name in ("colspan", "rowspan"))
+            self._frames[-1].rows[-1].append(Cell(text.strip(), columns, rows))
+        elif tag == "table":
+            # A caption, or what stood in the wrong place, is between the cells.
+            caption = " ".join(text.split())
+            self._write(f"\n{caption}\n\n" if caption else "\n")
+            self._write(self._rows(frame))
+        elif tag == "blockquote":
+            self._write("\n" + "".join(f"> {line}\n" for line in text.strip().split("\n")))
+        else:
+            self._link(text, frame.attributes.get("href", ""))
+
+    def _rows(self, table: _Frame) -> str:
+        """As a table; as text one below the other where the cells hold whole parts of a page."""
+        texts = [cell.text for row in table.rows for cell in row if cell.text]
+        if not table.is_layout:
+            return markdown(table.rows)
+        if any(len(text) > _LONGEST_CELL for text in texts):
+            return "".join(f"{text}\n\n" for text in texts)
+        flat = [[replace(cell, text=_BLOCK_MARKS.sub(" ", cell.text)) for cell in row] for row in table.rows]
+        return markdown(flat)
+
+    def _link(self, text: str, target: str) -> None:
+        words = text.strip()
+        if words and "\n" not in words and target.startswith(_ADDRESSES) and target not in words:
+            text = text.replace(words, f"[{words}]({target})", 1)
+        if text:
+            self._write(text)
+
+
+def _attributes(text: str) -> dict[str, str]:
+    if len(text) > _LONGEST_ATTRIBUTES:
+        return {}
+    return {name.lower(): _plain(one or other or bare).strip() for name, one, other, bare in _ATTRIBUTE.findall(text)}
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 1

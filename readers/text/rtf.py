@@ -1,0 +1,289 @@
+"""Rich Text Format (1.9.1) as Markdown: its text in the code pages of its fonts, headings, list labels, tables, notes.
+
+Scanned once from its beginning to its end.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from readers.text.tables import Cell, markdown
+
+MARK = b"{\\rtf"
+_TOKEN = re.compile(
+    rb"\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,9})? ?|\\'(?P<byte>[0-9a-fA-F]{2})|\\(?P<sign>[^a-zA-Z])"
+    rb"|(?P<brace>[{}])|(?P<text>[^\\{}\r\n]+)|[\r\n]+",
+    re.DOTALL,
+)
+_BULLET = re.compile(r"^\s*[·•–▪◦§\ufffd\uf0a7\uf0b7]\t")
+_DEEPEST = 500  # groups in each other
+_CHARSETS = {
+    128: "cp932",
+    129: "cp949",
+    134: "gb18030",
+    136: "big5",
+    161: "cp1253",
+    162: "cp1254",
+    163: "cp1258",
+    177: "cp1255",
+    178: "cp1256",
+    186: "cp1257",
+    204: "cp1251",
+    222: "cp874",
+    238: "cp1250",
+    77: "mac_roman",
+}
+_CODE_PAGES = {10000: "mac_roman", 936: "gb18030", 950: "big5", 65001: "utf-8"}
+_SIGNS = {
+    "tab": "\t",
+    "line": "\n",
+    "lquote": "‘",
+    "rquote": "’",
+    "ldblquote": "“",
+    "rdblquote": "”",
+    "bullet": "•",
+    "emdash": "—",
+    "endash": "–",
+    "emspace": " ",
+    "enspace": " ",
+    "softline": "\n",
+    "nestcell": " ",
+    "nestrow": " ",
+}
+_ESCAPED = {b"~": "\xa0", b"_": "-", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "\n", b"\r": "\n"}
+# What a reader does not see. Groups that begin with \* are left out, too, unless they are known here.
+_UNSEEN = frozenset(
+    (
+        *("colortbl", "stylesheet", "info", "pict", "object", "themedata", "datastore", "fldinst", "listtable"),
+        *(
+            "listoverridetable",
+            "list",
+            "listoverride",
+            "rsidtbl",
+            "generator",
+            "xmlnstbl",
+            "filetbl",
+            "revtbl",
+            "nonshppict",
+            "ftnsep",
+        ),
+        *("ftnsepc", "aftnsep", "aftnsepc", "bkmkstart", "bkmkend", "xe", "tc", "sp", "atnid", "atnref", "atndate"),
+    )
+)
+_BESIDE = {
+    **dict.fromkeys(("header", "headerl", "headerr", "headerf"), "Headers"),
+    **dict.fromkeys(("footer", "footerl", "footerr", "footerf"), "Footers"),
+    "annotation": "Comments",
+    "footnote": "notes",
+}
+
+
+def is_rtf(head: bytes) -> bool:
+    return head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(MARK)
+
+
+def text_of(data: bytes) -> Iterator[str]:
+    """In pieces; what is damaged is read as far as it goes."""
+    yield from _Scanner(data).parts()
+
+
+def pictures_in(data: bytes) -> int:
+    return len(re.findall(rb"\{\\pict\b", data))
+
+
+@dataclass(slots=True)
+class _Group:
+    unseen: bool = False
+    beside: str = ""  # where its text goes instead: a title of `_BESIDE`
+    fonts: bool = False  # it is the table of fonts
+    font: int = -1
+    fallback: int = 1  # characters that stand after a Unicode one for programs that know none
+
+
+@dataclass(slots=True)
+class _Scanner:
+    data: bytes
+    page: str = "cp1252"
+    group: _Group = field(default_factory=_Group)
+    groups: list[_Group] = field(default_factory=list)
+    opened: bool = False  # nothing stands before this token in its group
+    starred: bool = False
+    encodings: dict[int, str] = field(default_factory=dict)  # by font
+    letters: bytearray = field(default_factory=bytearray)  # of the text, not decoded yet
+    skip: int = 0
+    line: list[str] = field(default_factory=list)
+    in_table: bool = False
+    level: int = 0  # of the heading that the paragraph is
+    cells: list[Cell] = field(default_factory=list)
+    rows: list[list[Cell]] = field(default_factory=list)
+    beside: dict[str, list[str]] = field(default_factory=dict)
+    notes: int = 0
+
+    def parts(self) -> Iterator[str]:
+        position, end = 0, len(self.data)
+        while position < end and (token := _TOKEN.match(self.data, position)):
+            position = token.end()
+            if token["word"]:
+                word, number = token["word"].decode(), int(token["number"]) if token["number"] else None
+                if word == "bin":
+                    position += max(0, number or 0)
+                yield from self._word(word, number)
+            else:
+                self._other(token)
+            self.opened = token["brace"] == b"{" or (self.opened and not token[0].strip())
+        if self.cells:
+            self.rows.append(self.cells)
+        yield from self._table()
+        yield from self._paragraph()
+        yield from self._around()
+
+    def _other(self, token: re.Match[bytes]) -> None:
+        if token["brace"]:
+            self._flush()
+            self._open() if token["brace"] == b"{" else self._close()
+        elif token["sign"] == b"*":
+            self.starred = self.opened  # elsewhere it means nothing
+        elif self.group.unseen or self.group.fonts:
+            return
+        elif token["byte"] or token["text"]:
+            letters = bytes.fromhex(token["byte"].decode()) if token["byte"] else token["text"]
+            skipped = min(self.skip, len(letters))
+            self.skip -= skipped
+            self.letters += letters[skipped:]
+        elif token["sign"]:
+            self._write(_ESCAPED.get(token["sign"], ""))
+
+    def _open(self) -> None:
+        if len(self.groups) < _DEEPEST:
+            self.groups.append(self.group)
+            self.group = replace(self.group)
+        self.starred = False
+
+    def _close(self) -> None:
+        before = self.group
+        if self.groups:
+            self.group = self.groups.pop()
+        if before.beside and not self.group.beside:
+            self.beside[before.beside][-1] = " ".join(self.beside[before.beside][-1].split())
+        self.skip = 0
+
+    def _word(self, word: str, number: int | None) -> Iterator[str]:
+        starred, self.starred = self.starred, False
+        if word in _UNSEEN or (starred and word not in _BESIDE and word not in ("shppict", "shptxt")):
+            self._flush()
+            self.group.unseen = True
+        elif word in _BESIDE:
+            self._begin(_BESIDE[word])
+        elif word == "fonttbl":
+            self.group.fonts = True
+        elif not self.group.unseen:
+            yield from self._seen(word, number)
+
+    def _begin(self, beside: str) -> None:
+        self._flush()
+        if self.group.unseen or self.group.beside:
+            return
+        if beside == "notes":
+            self.notes += 1
+            self._write(f"[^{self.notes}]")
+        self.group.beside = beside
+        self.beside.setdefault(beside, []).append("")
+
+    def _seen(self, word: str, number: int | None) -> Iterator[str]:
+        match word:
+            case "u":
+                self._unicode(number or 0)
+            case "f" | "fcharset" | "ansicpg" | "mac" | "pc" | "pca" | "uc" | "cpg":
+                self._encoding(word, number or 0)
+            case "par" | "sect" | "page" | "cell" | "row" if not self.group.beside:
+                self._flush()
+                yield from self._end(word)
+            case "par" | "sect" | "page":
+                self._write(" ")
+            case "pard":
+                self.in_table, self.level = False, 0
+            case "intbl":
+                self.in_table = True
+            case "outlinelevel":
+                self.level = min((number or 0) + 1, 6) if (number or 0) < 9 else 0
+            case _ if word in _SIGNS:
+                self._write(_SIGNS[word])
+
+    def _encoding(self, word: str, number: int) -> None:
+        self._flush()
+        if word == "f":
+            self.group.font = number
+        elif word == "uc":
+            self.group.fallback = min(max(number, 0), 9)
+        elif word == "fcharset":
+            if number in _CHARSETS:
+                self.encodings[self.group.font] = _CHARSETS[number]
+        elif word in ("ansicpg", "cpg"):
+            if word == "ansicpg":
+                self.page = _code_page(number)
+            else:
+                self.encodings[self.group.font] = _code_page(number)
+        else:
+            self.page = {"mac": "mac_roman", "pc": "cp437"}.get(word, "cp850")
+
+    def _unicode(self, number: int) -> None:
+        self._write(chr(number % 65_536))
+        self.skip = self.group.fallback
+
+    def _flush(self) -> None:
+        if self.letters:
+            letters, self.letters = bytes(self.letters), bytearray()
+            self._put(letters.decode(self.encodings.get(self.group.font, self.page), "replace"))
+
+    def _write(self, text: str) -> None:
+        self._flush()
+        if not (self.group.unseen or self.group.fonts):
+            self._put(text)
+
+    def _put(self, text: str) -> None:
+        if self.group.beside:
+            self.beside[self.group.beside][-1] += text
+        else:
+            self.line.append(text)
+
+    def _end(self, word: str) -> Iterator[str]:
+        """Of a paragraph, a cell or a row."""
+        if word == "cell":
+            self.cells.append(Cell("".join(self.line)))
+            self.line = []
+        elif word == "row":
+            self.rows.append(self.cells)
+            self.cells = []
+        elif self.in_table:
+            self.line.append("\n")
+        else:
+            yield from self._table()
+            yield from self._paragraph()
+
+    def _paragraph(self) -> Iterator[str]:
+        text, self.line = "".join(self.line), []
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # pairs of \u become one character
+        text = _BULLET.sub("- ", text)
+        if text.strip():
+            yield f"\n{'#' * self.level} {' '.join(text.split())}\n\n" if self.level else f"{text}\n\n"
+
+    def _table(self) -> Iterator[str]:
+        rows, self.rows = self.rows, []
+        if rows:
+            yield markdown(rows) + "\n"
+
+    def _around(self) -> Iterator[str]:
+        for number, note in enumerate(self.beside.pop("notes", []), 1):
+            yield f"[^{number}]: {note.strip()}\n"
+        for title, texts in self.beside.items():
+            if lines := list(dict.fromkeys(filter(None, map(str.strip, texts)))):
+                yield f"\n{title}:\n" + "".join(f"- {line}\n" for line in lines)
+
+
+def _code_page(number: int) -> str:
+    name = _CODE_PAGES.get(number, f"cp{number}")
+    try:
+        "".encode(name)
+    except LookupError:
+        return "cp1252"
+    return name

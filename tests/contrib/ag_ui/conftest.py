@@ -1,0 +1,3 @@
+from tests.chat.conftest import guarded
+
+__all__ = ["guarded"]

@@ -1,0 +1,90 @@
+"""The page of a person with what it takes projects and personas to do."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from accounts.models import User
+from accounts.people_admin import UserAdmin
+from core.admin import Confirmation, acting, button, confirmed, go
+from core.errors import ProductError
+from core.permissions import has_right
+from core.sentences import Sentence
+from personas.models import Persona
+from projects.handing_over import Owned, hand_over, owned_by
+from projects.models import Project
+from workspace.administration.erasing import erase_person
+
+
+class HandOverForm(forms.Form):
+    to = forms.CharField(label=_("User name of the new owner"), max_length=150, widget=UnfoldAdminTextInputWidget)
+
+
+class EraseForm(Confirmation):
+    sure = forms.BooleanField(label="I know that this cannot be undone")
+
+
+@admin.register(User)
+class PeopleAdmin(UserAdmin):
+    actions_detail: Any = (*UserAdmin.actions_detail, "hand_over", "erase")
+
+    def has_hand_over_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        kinds = (Project, Persona)
+        return self.has_change_permission(request, obj) and all(
+            has_right(acting(request), "change", kind) for kind in kinds
+        )
+
+    @button("Hand over what they own", icon="move_group", permission="hand_over")
+    def hand_over(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        person = self.row(request, object_id)
+        form = HandOverForm(request.POST if request.method == "POST" else None)
+        if form.is_bound and form.is_valid():
+            try:
+                moved, taker = hand_over(user=acting(request), person=person, to=form.cleaned_data["to"])
+            except ProductError as error:
+                form.add_error("to", str(error.sentence))
+            else:
+                self.message_user(
+                    request,
+                    Sentence("“{taker}” owns {moved} now.", taker=str(taker), moved=_in_words(moved)),
+                    messages.SUCCESS,
+                )
+                return HttpResponseRedirect(reverse("admin:accounts_user_change", args=[person.pk]))
+        context = {"form": form, "person": person, "owned": _in_words(owned_by(person))}
+        page = self.page(request, "hand_over", _("Hand over what %(name)s owns") % {"name": person}, context)
+        page.status_code = 422 if form.errors else 200
+        return page
+
+    @confirmed(
+        "Erase",
+        icon="delete_forever",
+        permission="delete",
+        ask="Erase this person?",
+        explain="The account goes with every conversation, file, project, persona and task of theirs, and the audit "
+        "names them by id alone. Nobody can bring it back. Hand over first what is to stay.",
+        form=EraseForm,
+    )
+    def erase(self, request: HttpRequest, form: EraseForm, object_id: str) -> HttpResponse:
+        person = self.row(request, object_id)
+        try:
+            erase_person(user=acting(request), person=person)
+        except ProductError as error:
+            return self.back(request, person, error.sentence, messages.ERROR)
+        self.message_user(request, Sentence("The person is erased."), messages.SUCCESS)
+        return go(reverse("admin:accounts_user_changelist"))
+
+
+def _in_words(owned: Owned) -> str:
+    return ", ".join(
+        [
+            ngettext("%(count)d project", "%(count)d projects", owned.projects) % {"count": owned.projects},
+            ngettext("%(count)d file of these", "%(count)d files of these", owned.files) % {"count": owned.files},
+            ngettext("%(count)d persona", "%(count)d personas", owned.personas) % {"count": owned.personas},
+        ]
+    )

@@ -1,0 +1,42 @@
+"""The workspace's settings together with what stands in other rows: the default budget profile and its layout."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from accounts.models import User
+from core.errors import invalid_setting
+from personas.models import BudgetProfile
+from personas.services import default_profile, save_profile, set_default_profile
+from workspace import services as workspace
+from workspace.models import Workspace
+
+OF_PROFILE = ("default_profile", "layout")
+
+
+@transaction.atomic
+def save_settings(*, user: User, fields: Mapping[str, Any]) -> Workspace:
+    """Changes what is named: `workspace.services.FIELDS`, `default_profile` and `layout`, which is that profile's.
+
+    Raises `invalid_setting` and, without the rights to the rows, 403.
+    """
+    chosen: BudgetProfile | None = fields.get("default_profile")
+    if chosen is not None:
+        set_default_profile(user=user, profile=chosen)
+    if "layout" in fields:
+        _set_layout(user, fields["layout"])
+    own = {name: value for name, value in fields.items() if name not in OF_PROFILE}
+    return workspace.change(user=user, fields=own)
+
+
+def _set_layout(user: User, layout: str) -> None:
+    """Of the default profile, which is made where there is none."""
+    profile = default_profile()
+    profile.layout = layout
+    try:
+        profile.clean_fields(exclude={field.name for field in BudgetProfile._meta.fields} - {"layout"})
+    except ValidationError as error:
+        raise invalid_setting(error.message_dict) from error
+    save_profile(user=user, profile=profile, default=True)

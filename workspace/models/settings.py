@@ -1,0 +1,315 @@
+"""What administrators have set for the whole workspace.
+
+Each process keeps the row for one version of the workspace (`workspace.models.version`). A session's row comes with the
+version, so that a page of somebody who is signed in knows the settings without a statement of its own.
+"""
+
+import hashlib
+import re
+from functools import cached_property
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth import SESSION_KEY
+from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import DatabaseError, InterfaceError, models
+from django.db.models import Q
+from django.http import HttpRequest
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from core.sentences import Sentence
+from workspace.models import colours
+from workspace.models.version import Kept
+
+DOMAIN = re.compile(r"([\w-]+\.)+[\w-]+")
+
+
+class DateAwareness(models.TextChoices):
+    DAY = "day", _("The day")
+    MINUTE = "minute", _("Day and time to the minute")
+    OFF = "off", _("No date")
+
+
+def all_languages() -> list[str]:
+    return [code for code, _name in settings.LANGUAGES]
+
+
+def days(name: Any, most: int, least: int = 1, **options: Any) -> "models.PositiveSmallIntegerField[int, int]":
+    validators = [MinValueValidator(least), MaxValueValidator(most)]
+    return models.PositiveSmallIntegerField(name, validators=validators, **options)
+
+
+class Workspace(models.Model):
+    """One row; without it everything is as the defaults say.
+
+    `logo`: a PNG as `workspace.services` makes it, or empty. `setup`: how far the first administrator has come with
+    setting it up (`workspace.setup`).
+    """
+
+    ONLY = 1
+    MAX_NAME, MAX_NOTICE = 60, 500  # characters
+
+    class SecondFactor(models.TextChoices):
+        NOBODY = "nobody", _("Nobody has to have one")
+        ADMINISTRATORS = "administrators", _("Administrators have to have one")
+        EVERYBODY = "everybody", _("Everybody has to have one")
+
+    class Setup(models.TextChoices):
+        NEW = "new", "Not begun"
+        OPEN = "open", "Begun"
+        DONE = "done", "Done or dismissed"
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=ONLY, editable=False)
+    name = models.CharField(
+        "name",
+        max_length=MAX_NAME,
+        default="Glasshouse",
+        help_text="Stands in the side, on the sign-in page, in the titles of pages and in the admin.",
+    )
+    logo = models.BinaryField(default=bytes, editable=False)
+    accent = models.CharField(
+        "accent colour",
+        max_length=7,
+        blank=True,
+        help_text=(
+            "Of buttons and links, such as #0f6b5c; empty: the product's own. It must be readable on light pages; "
+            "the colour for dark pages and the tints are made of it."
+        ),
+    )
+    notice = models.TextField(
+        "notice at the foot of pages",
+        blank=True,
+        max_length=MAX_NOTICE,
+        help_text="At most 500 characters; addresses become links. Also on the sign-in page and on shared pages.",
+    )
+    languages = ArrayField(
+        models.CharField(max_length=10),
+        verbose_name="languages offered",
+        default=all_languages,
+        help_text="What people can choose in their settings, and what pages follow of what a browser asks for.",
+    )
+    default_language = models.CharField(
+        "default language",
+        max_length=10,
+        choices=settings.LANGUAGES,
+        default="en",
+        help_text="For whoever has chosen none and whose browser asks for none that is offered.",
+    )
+    date_awareness = models.CharField(
+        "date in prompts without a persona",
+        max_length=10,
+        choices=DateAwareness,
+        default=DateAwareness.DAY,
+        help_text="What the model is told of the time of a message. A persona says this for itself.",
+    )
+    task_tools = models.BooleanField(
+        "task tools without a persona",
+        default=False,
+        help_text="Models that call tools may list, make and mark the person's tasks. A persona says this for itself.",
+    )
+    today_tasks = models.BooleanField(
+        "today's tasks in prompts",
+        default=True,
+        help_text="Every prompt lists the person's tasks of the day. Off: only tasks that they mention with @ID.",
+    )
+    search_approval = models.BooleanField(
+        "ask before each web search",
+        default=False,
+        db_default=False,
+        help_text="A search of the web by a model waits until the person whose conversation it is allows it. Off: "
+        "people decide for themselves in their settings. What a model searches for goes to the search service.",
+    )
+    citation_model = models.ForeignKey(
+        "llm.Model",
+        verbose_name="model that checks citations",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="Empty: citations are checked by rules alone. It is asked once more for each answer that cites; the "
+        "answer ends when it has said of each sentence whether its passage carries it.",
+    )
+    sharing = models.BooleanField(
+        "links to conversations",
+        default=True,
+        help_text="Whether people may share conversations by link. Off: existing links answer as if ended, until on.",
+    )
+    session_days = days(
+        "days until a browser is signed out",
+        365,
+        default=14,
+        help_text="1 to 365, without use. Holds for a browser from its next visit on.",
+    )
+    session_most_days = days(
+        "days until a browser is signed out, used or not",
+        3650,
+        default=90,
+        db_default=90,
+        help_text="1 to 3650, from the sign-in on. Holds for a browser from its next visit on.",
+    )
+    password_length = models.PositiveSmallIntegerField(
+        "least length of a password",
+        default=10,
+        validators=[MinValueValidator(8), MaxValueValidator(64)],
+        help_text="8 to 64 characters, of passwords that are chosen from now on.",
+    )
+    sign_up = models.BooleanField(
+        "people sign up by themselves",
+        default=False,
+        db_default=False,
+        help_text="With an e-mail address that they confirm; it needs EMAIL_URL, which is set where the product runs.",
+    )
+    sign_up_domains = models.CharField(
+        "domains of those who sign up",
+        max_length=500,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Such as example.org, separated by commas: others are refused. Empty: whoever has an address.",
+    )
+    second_factor = models.CharField(
+        "second factor",
+        max_length=20,
+        choices=SecondFactor,
+        default=SecondFactor.NOBODY,
+        db_default=SecondFactor.NOBODY,
+        help_text=(
+            "Whoever has to have one and has none can open only the page on which they set one up. API tokens go on."
+        ),
+    )
+    api_conversation_days = days(
+        "days that requests of programs are kept",
+        3650,
+        least=0,
+        null=True,
+        blank=True,
+        help_text=(
+            "Of conversations that programs make in the OpenAI protocol, with their images; 0 is for ever. Empty: "
+            "as API_CONVERSATION_DAYS says, which is set where the product runs."
+        ),
+    )
+    page_reader = models.ForeignKey(
+        "llm.Model",
+        verbose_name="model that reads scans",
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text=(
+            "Reads pages that are pictures instead of Tesseract. It must see images; each page is a call of the "
+            "file's owner. Where it fails, Tesseract reads the page, if the machine has it."
+        ),
+    )
+    conversation_days = days(
+        "days that conversations are kept",
+        3650,
+        least=0,
+        default=0,
+        db_default=0,
+        help_text=(
+            "After their last message, with files that were used nowhere else; 0 is for ever. Then they are erased for "
+            "good, unless they or their owner are under a legal hold."
+        ),
+    )
+    setup = models.CharField(max_length=10, choices=Setup, default=Setup.NEW, editable=False)
+
+    class Meta:
+        app_label = "accounts"
+        verbose_name = "workspace settings"
+        verbose_name_plural = "workspace settings"
+        constraints: ClassVar = [models.CheckConstraint(condition=Q(id=1), name="one_workspace")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def clean(self) -> None:
+        problems: dict[str, str] = {}
+        self.accent = self.accent.lower()
+        if self.accent and not colours.HEX.fullmatch(self.accent):
+            problems["accent"] = gettext("Write a colour as # and six digits, such as #0f6b5c, or leave it empty.")
+        elif self.accent and (found := colours.least_contrast(self.accent)) < colours.READABLE:
+            nearest = colours.readable(self.accent)
+            unreadable = Sentence(
+                "{accent} can hardly be read on light pages: its contrast is {found} to 1, and 4.5 is "
+                "needed. The nearest colour that can is {nearest}.",
+                accent=self.accent,
+                found=f"{found:.1f}",
+                nearest=nearest,
+            )
+            problems["accent"] = str(unreadable)
+        known = all_languages()
+        self.languages = [code for code in known if code in self.languages]
+        if not self.languages:
+            problems["languages"] = gettext("Offer at least one language.")
+        elif self.default_language not in self.languages:
+            problems["default_language"] = gettext("The default language must be among those that are offered.")
+        if self.page_reader is not None and not self.page_reader.vision:
+            problems["page_reader"] = gettext("Choose a model that sees images.")
+        if self.sign_up and not settings.EMAIL_URL:
+            problems["sign_up"] = gettext("Set EMAIL_URL first: whoever signs up confirms the address by a mail.")
+        if any(not DOMAIN.fullmatch(each) for each in self.sign_up_domain_names):
+            problems["sign_up_domains"] = gettext("Write domains such as example.org, separated by commas.")
+        if problems:
+            raise ValidationError(problems)
+
+    @property
+    def sign_up_domain_names(self) -> list[str]:
+        return [each.strip().lower() for each in self.sign_up_domains.split(",") if each.strip()]
+
+    @property
+    def offered_languages(self) -> list[tuple[str, str]]:
+        """Codes and names, in the languages' own words."""
+        return [(code, name) for code, name in settings.LANGUAGES if code in self.languages]
+
+    @cached_property
+    def colours(self) -> colours.Accent | None:
+        """None for the product's own."""
+        return colours.accent(self.accent) if self.accent else None
+
+    @cached_property
+    def logo_name(self) -> str:
+        """Of its contents, so that it may be kept for ever; empty where there is none."""
+        return hashlib.sha256(bytes(self.logo)).hexdigest()[:32] if self.logo else ""
+
+
+def _read() -> Workspace:
+    return Workspace.objects.first() or Workspace()
+
+
+_kept = Kept(_read)
+
+
+def workspace_at(version: UUID | None = None) -> Workspace:
+    """As it was at this version or later; as it is now without one. Not to be changed."""
+    return _kept.at(version)
+
+
+def workspace_of(request: HttpRequest) -> Workspace:
+    """For a page; while the database is away, as it was read last."""
+    found: Workspace | None = getattr(request, "workspace", None)
+    if found is None:
+        try:
+            found = workspace_at(version_of(request))
+        except (DatabaseError, InterfaceError):
+            found = workspace_as_last_read()
+        request.workspace = found  # type: ignore[attr-defined]  # so that one page has one state
+    return found
+
+
+def workspace_as_last_read() -> Workspace:
+    """Without asking the database."""
+    return _kept.last or Workspace()
+
+
+def version_of(request: HttpRequest) -> UUID | None:
+    """Of the workspace, as it came with the session; None where nothing said it."""
+    session = getattr(request, "session", None)
+    if session is None:
+        return None
+    session.get(SESSION_KEY)  # a session is read once somebody asks it for something
+    version: UUID | None = getattr(session, "workspace_version", None)
+    return version

@@ -1,0 +1,104 @@
+"""The one service that changes the workspace's settings; they are read as `workspace.models.settings` says."""
+
+from collections.abc import Mapping
+from copy import copy
+from io import BytesIO
+from typing import IO, Any
+
+from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from PIL import Image, UnidentifiedImageError
+
+from audit.services import changed, record
+from core.errors import ProductError, invalid_setting
+from core.permissions import require_right
+from core.sentences import Sentence
+from workspace.models import Workspace
+
+FIELDS = (
+    *("name", "accent", "notice", "languages", "default_language", "date_awareness", "task_tools", "today_tasks"),
+    "search_approval",
+    *("citation_model", "page_reader", "sharing", "session_days", "session_most_days", "password_length"),
+    *("second_factor", "sign_up", "sign_up_domains"),
+    *("api_conversation_days", "conversation_days"),
+)
+LARGEST_LOGO = 2_000_000  # bytes of an upload
+LARGEST_SIDE = 4_096  # pixels of an upload
+LOGO_SIDE = 256  # pixels of what is kept
+LOGO_FORMATS = ("PNG", "JPEG", "WEBP")
+
+
+@transaction.atomic
+def change(*, user: AbstractUser | None, fields: Mapping[str, Any]) -> Workspace:
+    """Changes these of `FIELDS`, no others. Raises `invalid_setting`."""
+    row = _locked(user)
+    before = copy(row)
+    named = [name for name in FIELDS if name in fields]
+    for name in named:
+        setattr(row, name, fields[name])
+    try:
+        row.full_clean(validate_constraints=False)
+    except ValidationError as error:
+        raise invalid_setting(error.message_dict) from error
+    row.save(update_fields=named)
+    if changes := changed(before, row):
+        record(user=user, action="workspace.changed", row=row, changes=changes)
+    return row
+
+
+@transaction.atomic
+def set_logo(*, user: AbstractUser | None, picture: IO[bytes] | None) -> Workspace:
+    """None removes it. Raises `bad_logo` (422)."""
+    row = _locked(user)
+    row.logo = logo_of(picture) if picture is not None else b""
+    row.save(update_fields=["logo"])
+    record(user=user, action="workspace.changed", row=row, changes={"logo": None})
+    return row
+
+
+@transaction.atomic
+def set_setup(*, user: AbstractUser | None, state: Workspace.Setup) -> None:
+    row = _locked(user)
+    row.setup = state
+    row.save(update_fields=["setup"])
+
+
+def _locked(user: AbstractUser | None) -> Workspace:
+    """The row, made where there is none, until the transaction ends."""
+    require_right(user, "change", Workspace)
+    Workspace.objects.get_or_create(pk=Workspace.ONLY)
+    return Workspace.objects.select_for_update().get(pk=Workspace.ONLY)
+
+
+def logo_of(picture: IO[bytes]) -> bytes:
+    """An uploaded picture as a PNG of at most `LOGO_SIDE` pixels a side, with nothing in it but its pixels.
+
+    Raises `bad_logo` (422).
+    """
+    content = picture.read(LARGEST_LOGO + 1)
+    if len(content) > LARGEST_LOGO:
+        raise _bad_logo(Sentence("The picture has more than 2 MB. Make it smaller; 256 pixels a side are enough."))
+    try:
+        with Image.open(BytesIO(content), formats=LOGO_FORMATS) as image:
+            if max(image.size) > LARGEST_SIDE:
+                raise _bad_logo(
+                    Sentence(
+                        "The picture has more than {largest_side} pixels a side. Make it smaller.",
+                        largest_side=LARGEST_SIDE,
+                    )
+                )
+            shown = image.convert("RGBA")
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise _bad_logo(
+            Sentence("This is no picture that can be read. Choose a PNG, a JPEG or a WebP file.")
+        ) from error
+    shown.thumbnail((LOGO_SIDE, LOGO_SIDE))
+    shown.info.clear()
+    written = BytesIO()
+    shown.save(written, "PNG", optimize=True)
+    return written.getvalue()
+
+
+def _bad_logo(sentence: Sentence | str) -> ProductError:
+    return ProductError("bad_logo", sentence, status=422)

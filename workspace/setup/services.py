@@ -1,0 +1,84 @@
+"""How far a workspace is set up, and what its first administrator does about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db.models import Q, QuerySet
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from accounts.models import User
+from core.errors import ProductError
+from core.sentences import Sentence
+from llm import model_facts
+from llm.models import Model, Provider
+from llm.services import save_model, test_connection
+from personas.models import Persona
+from workspace.models import Workspace
+from workspace.models.settings import workspace_at
+from workspace.services import set_setup
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`name` is that of its page (`setup:name`)."""
+
+    name: str
+    title: str | Promise
+    done: bool
+
+
+def begin(*, user: User) -> bool:
+    """Whether this is the first sign-in of somebody who may set the workspace up; from then on it is begun."""
+    if not user.is_superuser or workspace_at().setup != Workspace.Setup.NEW:
+        return False
+    set_setup(user=user, state=Workspace.Setup.OPEN)
+    return True
+
+
+def steps() -> list[Step]:
+    """In their order. What the product came with, such as the bundled model, is nobody's doing."""
+    models = Model.objects.usable().filter(provider__in=connected())
+    shared = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE).exclude(owner=None)
+    return [
+        Step("provider", _("Provider"), connected().exists()),
+        Step("models", _("Models"), models.exists()),
+        Step("default", _("Default model"), models.filter(default=True).exists()),
+        Step("persona", _("Persona"), shared.exists()),
+        Step("people", _("People"), User.objects.count() > 1),
+    ]
+
+
+def connected() -> QuerySet[Provider]:
+    """The providers that an administrator has connected, the newest first."""
+    bundled = Q(base_url=settings.BUNDLED_MODEL_URL) if settings.BUNDLED_MODEL_URL else Q(pk__in=())
+    return Provider.objects.filter(enabled=True).exclude(bundled).order_by("-created")
+
+
+def bundled_model() -> Model | None:
+    if not settings.BUNDLED_MODEL_URL:
+        return None
+    return Model.objects.usable().filter(provider__base_url=settings.BUNDLED_MODEL_URL).first()
+
+
+def offered(provider: Provider) -> list[str]:
+    """The names of the models that it offers now. Raises `ModelError`, and `no_models` (422) where there are none."""
+    names = test_connection(provider=provider)
+    if not names:
+        sentence = Sentence(
+            "The server answers, but offers no model. Load or download one there and try again, or type a model's name "
+            "in the next step."
+        )
+        raise ProductError("no_models", sentence, status=422)
+    return sorted(names)
+
+
+def add_models(*, user: User, provider: Provider, names: Sequence[str]) -> list[Model]:
+    """Adds them with what the provider says of them. Raises `no_model_chosen` (422) and what `save_model` raises."""
+    if not names:
+        sentence = Sentence("Choose at least one model, or type the name of one.")
+        raise ProductError("no_model_chosen", sentence, status=422)
+    rows = [save_model(user=user, provider=provider, name=name) for name in names]
+    model_facts.read(provider, names=names, trying=True)
+    return rows

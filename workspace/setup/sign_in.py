@@ -1,0 +1,76 @@
+"""The pages on which people say who they are. All of them lead through `accounts.access.login`."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth import views as auth
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from accounts.access.login import proceed, providers
+from accounts.forms import AdminSignInForm, SignInForm
+from accounts.mailing.addresses import sign_up_is_open
+from accounts.models import User
+from core.permissions import administers
+from workspace.setup import services
+
+
+class SignInView(auth.LoginView):
+    """The first sign-in of the first administrator leads to setting up."""
+
+    redirect_authenticated_user = True
+    authentication_form: Any = SignInForm
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        person, then = form.get_user(), self.get_success_url()
+        if then == reverse("chat:home") and services.begin(user=person):
+            then = reverse("setup:start")
+        return redirect(proceed(self.request, person, then))
+
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        found = providers()
+        person = self.request.user
+        own = person.has_usable_password() if isinstance(person, User) else not any(each.only for each in found)
+        refused = self.request.GET.get("refused", "")
+        return {
+            **super().get_context_data(**more),
+            "providers": found,
+            "passwords": own,
+            "refused": refused,
+            "sign_up": sign_up_is_open(),
+        }
+
+
+class SignInAgainView(LoginRequiredMixin, SignInView):
+    """For whoever is signed in, and wants what asks for a fresh sign-in: only as themselves."""
+
+    redirect_authenticated_user = False
+    extra_context = {"again": True}  # noqa: RUF012 - Django's attribute
+
+    def get_form_kwargs(self) -> dict[str, Any]:
+        options = super().get_form_kwargs()
+        if "data" in options:
+            options["data"] = {**options["data"].dict(), "username": self.request.user.get_username()}
+        return options
+
+
+class AdminSignInView(SignInView):
+    """The admin's own page."""
+
+    redirect_authenticated_user = False  # who is signed in, and no administrator, may sign in as one
+    authentication_form = AdminSignInForm
+    template_name = "admin/login.html"
+    next_page = "admin:index"
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if request.method == "GET" and isinstance(request.user, User) and administers(request.user):
+            return redirect("admin:index")
+        return super().dispatch(request, *args, **kwargs)
+
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        shown = {"title": _("Sign in"), "subtitle": None, "app_path": self.request.get_full_path()}
+        shown["username"] = self.request.user.get_username()
+        return {**super().get_context_data(**more), **admin.site.each_context(self.request), **shown}

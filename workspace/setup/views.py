@@ -1,0 +1,188 @@
+"""The pages on which the first administrator sets the workspace up; every step can be skipped, and done again."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from accounts import people
+from accounts.access.sessions import SignedInRequest as Request
+from core.errors import ProductError
+from core.net.site import site_origin
+from core.requests import get_or_404
+from core.sentences import NO_SENTENCE
+from llm import model_facts
+from llm.model_facts import in_words
+from llm.models import Model, Provider
+from llm.services import known_of, set_default_model, store_provider
+from personas.services import create_persona
+from workspace.models import Workspace
+from workspace.models.settings import workspace_of
+from workspace.services import set_setup
+from workspace.setup import services
+from workspace.setup.forms import ConnectForm, FirstPersonaForm, invitation
+
+TICKED = 3  # models; where a server offers no more, all of them are meant
+
+
+def administrators(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Setting up touches everything, so it is for whoever may do everything."""
+
+    @wraps(view)
+    def answer(request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not request.user.is_superuser:
+            raise ProductError("staff_only", "Only an administrator can set the workspace up.", status=403)
+        return view(request, *args, **kwargs)
+
+    return answer
+
+
+@administrators
+@require_GET
+def start(request: Request) -> HttpResponse:
+    return _page(request, "start", {"bundled": services.bundled_model(), "providers": services.connected()})
+
+
+@administrators
+@never_cache
+@sensitive_post_parameters("new_api_key")
+@require_http_methods(["GET", "POST"])
+def provider(request: Request) -> HttpResponse:
+    """A POST stores the provider and asks what it offers: a key that is right is thus never typed twice."""
+    if request.method == "GET":
+        known = get_or_404(Provider.objects.all(), request.GET["of"], "provider") if request.GET.get("of") else None
+        return _page(request, "provider", {"form": ConnectForm(provider=known)})
+    form = ConnectForm(request.POST)
+    if not form.is_valid():
+        return _page(request, "provider", {"form": form}, status=422)
+    row = form.save(commit=False)
+    row.enabled = True
+    store_provider(user=request.user, provider=row, api_key=form.api_key)
+    try:
+        services.offered(row)
+    except ProductError as problem:
+        again = ConnectForm({**request.POST.dict(), "of": str(row.pk)})  # whose key is stored by now
+        again.is_valid()
+        return _page(request, "provider", {"form": again, "problem": problem, "stored": row}, status=422)
+    return redirect("setup:models_of", row.pk)
+
+
+@administrators
+@require_GET
+def models(request: Request) -> HttpResponse:
+    """Of the newest provider."""
+    newest = services.connected().first()
+    return redirect("setup:models_of", newest.pk) if newest is not None else redirect("setup:provider")
+
+
+@administrators
+@require_http_methods(["GET", "POST"])
+def models_of(request: Request, pk: Any) -> HttpResponse:
+    row = get_or_404(Provider.objects.all(), pk, "provider")
+    chosen, typed = request.POST.getlist("model"), request.POST.get("other", "").strip()
+    problem: ProductError | None = None
+    if request.method == "POST":
+        try:
+            services.add_models(user=request.user, provider=row, names=[*chosen, *([typed] if typed else [])])
+            return redirect("setup:default")
+        except ProductError as error:
+            problem = error
+    found, failure = _found(row)
+    context = {"provider": row, "found": found, "chosen": chosen, "typed": typed, "failure": failure}
+    if not chosen and len(found) <= TICKED:
+        context["chosen"] = [each["name"] for each in found]
+    return _page(request, "models", {**context, "problem": problem}, status=problem.status if problem else 200)
+
+
+def _found(row: Provider) -> tuple[list[dict[str, Any]], ProductError | None]:
+    """What it offers and has not been added, with what is known of each; why there is nothing."""
+    try:
+        names = services.offered(row)
+        facts = model_facts.ask(row, names).facts
+    except ProductError as error:
+        return [], error
+    added = set(row.models.values_list("name", flat=True))
+    return [
+        {
+            "name": name,
+            "added": name in added,
+            "words": in_words(known_of(Model(provider=row, name=name, found=facts.get(name, {})))),
+        }
+        for name in names
+    ], None
+
+
+@administrators
+@require_http_methods(["GET", "POST"])
+def default(request: Request) -> HttpResponse:
+    usable = Model.objects.usable().order_by("provider__name", "name")
+    if request.method == "POST":
+        set_default_model(user=request.user, model=get_or_404(usable, request.POST.get("model"), "model"))
+        return redirect("setup:persona")
+    own = [row for row in usable if row.provider.base_url != settings.BUNDLED_MODEL_URL]
+    now = next((row for row in usable if row.default), None)
+    best = own[0] if own and now not in own else now
+    return _page(request, "default", {"models": usable, "best": best})
+
+
+@administrators
+@require_http_methods(["GET", "POST"])
+def persona(request: Request) -> HttpResponse:
+    form = FirstPersonaForm(request.user, request.POST if request.method == "POST" else None)
+    if form.is_bound and form.is_valid():
+        create_persona(user=request.user, fields=form.persona_fields)
+        return redirect("setup:people")
+    return _page(request, "persona", {"form": form}, status=422 if form.is_bound else 200)
+
+
+@administrators
+@never_cache
+@require_http_methods(["GET", "POST"])
+def invite(request: Request) -> HttpResponse:
+    """A POST shows the link of whoever was invited, this once."""
+    form, link, person = invitation(request.user, request.POST if request.method == "POST" else None), "", None
+    mailed, problem = False, NO_SENTENCE
+    if form.is_bound and form.is_valid():
+        person = form.save(commit=False)
+        key = people.invite(user=request.user, person=person)
+        link = site_origin(request) + reverse("welcome", args=[person.pk], query={"key": key})
+        try:
+            mailed = bool(people.mail_links([(person, link)]))
+        except ProductError as error:
+            problem = error.sentence
+        form = invitation(request.user)
+    days = settings.PASSWORD_RESET_TIMEOUT // 86_400
+    context = {"form": form, "link": link, "invited": person, "days": days, "mailed": mailed, "problem": problem}
+    return _page(request, "people", context, status=422 if form.is_bound else 200)
+
+
+@administrators
+@require_POST
+def end(request: Request) -> HttpResponse:
+    """Done, or dismissed: from then on only the admin's menu leads here."""
+    set_setup(user=request.user, state=Workspace.Setup.DONE)
+    return redirect("chat:home")
+
+
+def _page(request: HttpRequest, name: str, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
+    steps = services.steps()
+    names = [step.name for step in steps]
+    number = names.index(name) + 1 if name in names else 0
+    following = names[number] if number < len(names) else None
+    context |= {
+        "place": name,
+        "steps": steps,
+        "number": number,
+        "next_url": reverse(f"setup:{following}") if following else reverse("setup:start"),
+        "open": workspace_of(request).setup != Workspace.Setup.DONE,
+        "heading": _("Set up the workspace"),
+    }
+    return render(request, f"setup/{name}.html", context, status=status)
