@@ -42,7 +42,10 @@ class FileSerializer(serializers.ModelSerializer[File]):
     )
     note = serializers.SerializerMethodField(help_text="What was left out of a file that could be read.")
     index = serializers.ChoiceField(
-        choices=File.Index, source="index_state", read_only=True, help_text="Whether a search finds its passages."
+        choices=File.Index.choices,
+        source="index_state",
+        read_only=True,
+        help_text="Whether a search finds its passages.",
     )
 
     class Meta:

@@ -137,7 +137,7 @@ def _replaces_system(request: HttpRequest, caller: Caller) -> bool:
     the token may. Raises `bad_header` (400) and `missing_scope` (403)."""
     choice = request.headers.get(SYSTEM, "").strip().lower()
     if choice not in ("", "replace", "beside"):
-        raise ProductError("bad_header", f"The header {SYSTEM} is “replace” or “beside”.")
+        raise ProductError("bad_header", Sentence("The header {system} is “replace” or “beside”.", system=SYSTEM))
     if choice == "replace" and SYSTEM_SCOPE not in caller.scopes:
         raise ProductError("missing_scope", missing_scope(SYSTEM_SCOPE), status=403)
     return choice != "beside" and SYSTEM_SCOPE in caller.scopes
