@@ -19,7 +19,8 @@ def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
                 else Sentence("It takes none.")
             )
             shown = shortened(name, 100)
-            raise ProductError("unknown_parameter", f"This address has no parameter “{shown}”. {listed}")
+            sentence = Sentence("This address has no parameter “{shown}”. {listed}", shown=shown, listed=listed)
+            raise ProductError("unknown_parameter", sentence)
 
 
 def query_names(view: APIView, method: str) -> set[str]:
