@@ -33,7 +33,7 @@ class FileAdmin(RecordAdmin):
     search_fields = ("=id", "=sha256", "=owner__username")
     search_help_text = "The id or SHA-256 of a file, or a user name"
     fields = (
-        *("id", "owner", "media_type", "bytes", "sha256", "status_label", "error_code", "error", "counted", "pages"),
+        *("id", "owner", "media_type", "bytes", "sha256", "status_label", "error_code", "problem", "counted", "pages"),
         *("encoding", "chosen_encoding", "language", "searchable", "chunker", "attempt", "heartbeat", "created"),
     )
 
@@ -50,6 +50,10 @@ class FileAdmin(RecordAdmin):
     @display(description="Status", ordering="status", label=STATES)
     def status_label(self, file: File) -> str:
         return file.status
+
+    @display(description="error")
+    def problem(self, file: File) -> str:
+        return " ".join(map(str, file.notes)) or "–"
 
     @display(description="Tokens")
     def counted(self, file: File) -> str:

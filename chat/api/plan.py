@@ -111,7 +111,7 @@ class CallSerializer(serializers.Serializer[dict[str, Any]]):
     model = serializers.CharField()
     limit = serializers.IntegerField()
     used = serializers.IntegerField()
-    refused = serializers.CharField(help_text="What the provider said to a longer prompt before this one.")
+    refused = SentenceField(help_text="What the provider said to a longer prompt before this one.")
 
 
 class CoveredSerializer(serializers.Serializer[dict[str, Any]]):

@@ -233,12 +233,16 @@ def _lists(user: User) -> dict[str, Iterable[Any]]:
         ],
         "prompts.json": SavedPrompt.objects.filter(owner=user).order_by("pk").values("name", "text"),
         "readings.json": [
-            {name: getattr(row, name) for name in reading}
+            {**{name: getattr(row, name) for name in reading}, "citation_check": _check(row.citation_check)}
             | {"parts": list(row.parts.filter(level=0).values("start", "end", "state", "findings"))}
             for row in Reading.objects.listed_for(user).order_by("pk")
         ],
         "tasks.json": Task.objects.filter(owner=user).order_by("pk").values(*task, "parent__code", "project__name"),
     }
+
+
+def _check(check: dict[str, Any] | None) -> dict[str, Any] | None:
+    return {**check, "note": Sentence.load(check["note"]).english} if check else check
 
 
 def _names(project: Project) -> list[str]:
