@@ -24,8 +24,9 @@ class SentenceColumn(models.TextField[Sentence | str, Sentence]):
         name, _path, args, keywords = super().deconstruct()
         return name, "django.db.models.TextField", args, keywords
 
-    def from_db_value(self, value: str, expression: Any, connection: Any) -> Sentence:
-        return Sentence.load(value)
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Sentence | None:
+        """None where the row itself is not there: of an outer join."""
+        return _loaded(value)  # type: ignore[no-any-return]  # of text and None
 
     def to_python(self, value: Any) -> Any:
         return _loaded(value)
