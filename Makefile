@@ -12,7 +12,7 @@ UV ?= $(BIN)/uv
 EXPORT := $(UV) export --quiet --frozen --no-default-groups
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint lint-python test test-all coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium \
+.PHONY: help setup run lint lint-python test test-all coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium docs \
         test-beside cluster test-cluster cluster-packages
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make test-cluster   what a company survives, tried (FAULTS=\"kill-web-1 redis-away\", PROXY); not a part of make test"
 	@echo "make test-beside   the tests of an older commit on the schema of today (COMMIT=HEAD~1, TESTS=tests/chat)"
 	@echo "make fuzz    about ten thousand made-up requests to the API"
+	@echo "make docs    the generated tables of docs/, and the guide as a site, into var/site"
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
 	@echo "make check-deploy   the Helm chart and the compose file, by Helm and Docker Compose, which it installs; started where"
 	@echo "               a Docker Engine answers"
@@ -101,6 +102,10 @@ cluster-packages:
 	    haproxy nginx-light caddy pgbouncer rabbitmq-server faketime openssl; } || { \
 	    echo "The cluster needs the packages haproxy, nginx-light, caddy, pgbouncer, rabbitmq-server, faketime and" \
 	      "openssl." >&2; exit 1; }
+
+docs: $(INSTALLED_TO_TEST)
+	$(BIN)/python -m scripts.docs
+	$(BIN)/python -m mkdocs build --quiet
 
 screenshots: $(INSTALLED_TO_TEST) chromium
 	$(BIN)/python -m scripts.screenshots

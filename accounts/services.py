@@ -6,13 +6,11 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import AbstractUser, Group, Permission
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
-from django.utils.module_loading import import_string
 from django.utils.translation import gettext_noop
 
 from accounts.access.authentication import token_digest
@@ -20,6 +18,7 @@ from accounts.access.delegation import is_last_admin, require_held, require_rank
 from accounts.access.holds import is_held
 from accounts.access.rights import require
 from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
+from accounts.deletion import delete_unowned
 from accounts.models import AdminRecord, ApiToken, May, Session, User
 from audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
@@ -310,7 +309,7 @@ def delete_user(*, user: AbstractUser, person: User) -> None:
         AdminRecord.objects.bulk_create(records, batch_size=1000)
         end_all(person)
         record(user=user, action="person.deleted", row=person, name=person.get_username())
-        import_string(settings.GOES_WITH_PERSON)(person)
+        delete_unowned(person)
         person.delete()
 
 

@@ -3,3 +3,22 @@ from django.apps import AppConfig
 
 class ChatConfig(AppConfig):
     name = "chat"
+
+    def ready(self) -> None:
+        from accounts.access.holds import register_hold
+        from accounts.models import User
+        from chat.background.page_reading import read_page
+        from chat.models import Conversation, Import, ToolResult
+        from files.models import File
+        from files.registry import count_as_stored, read_pages_with
+
+        register_hold(Conversation, "legal_hold", "owner__legal_hold")
+        register_hold(Import, "owner__legal_hold")
+        register_hold(ToolResult, "owner__legal_hold", "conversation__legal_hold")
+        conversation = "attachments__message__conversation"
+        attached = (f"{conversation}__legal_hold", f"{conversation}__owner__legal_hold")
+        register_hold(File, *attached)
+        register_hold(User, "conversations__legal_hold", *(f"files__{path}" for path in attached))
+        count_as_stored(Import)
+        count_as_stored(ToolResult)
+        read_pages_with(read_page)

@@ -13,6 +13,8 @@ from django.utils.translation import gettext as _
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
 from chat.lab.profile_trial import trials
 from chat.models import Conversation
+from config.help.guide import place_about
+from config.help.rendering import address_of
 from core import i18n
 from core.admin import acting
 from core.permissions import has_right
@@ -66,7 +68,7 @@ GROUPS = {
 }
 
 NAMED = {"auth.Group": "Groups of administrators"}  # beside groups of people Django's name says too little
-PLACES = ("Back to the workspace", "Overview", "More", "Set up")  # above the groups, and below
+PLACES = ("Back to the workspace", "Overview", "More", "Set up", "About this page")  # above the groups, and below
 
 # The example of the design: a model of 8,000 tokens, a system prompt of 300 and a persona of 200.
 EXAMPLE_WINDOW = 8_000
@@ -189,6 +191,12 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     above = [
         {"title": i18n.label(PLACES[0]), "icon": "arrow_back", "link": reverse("chat:home"), "active": False},
         {"title": i18n.label(PLACES[1]), "icon": "monitoring", "link": reverse("admin:index")},
+        {
+            "title": i18n.label(PLACES[4]),
+            "icon": "help",
+            "link": address_of(place_about(request.resolver_match.route if request.resolver_match else "admin/")),
+            "active": False,
+        },
     ]
     if acting(request).is_superuser:
         above.append(

@@ -110,7 +110,7 @@ def _pages(pages: Any) -> None:
             choices: Any = field.choices
             field.choices = [(value, translatable(words)) for value, words in choices]
     of = pages if isinstance(pages, type) else type(pages)
-    for kind in (each for each in of.__mro__ if each.__module__.partition(".")[0] in (*APPS, "config")):
+    for kind in (each for each in of.__mro__ if each.__module__.partition(".")[0] in (*APPS, "workspace", "config")):
         for act in vars(kind).values():
             if callable(act):
                 _change(act, ("short_description",))

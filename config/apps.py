@@ -27,12 +27,12 @@ class LeanUnfoldConfig(unfold.DefaultAppConfig):
     default = False  # it is named by `settings.INSTALLED_APPS`
 
     def ready(self) -> None:
-        from django.contrib import admin  # noqa: PLC0415 - as below
-        from django.contrib.admin import sites  # noqa: PLC0415
-        from unfold import widgets  # noqa: PLC0415 - neither can be imported before all apps are there
-        from unfold.templatetags import unfold_list  # noqa: PLC0415
+        from django.contrib import admin
+        from django.contrib.admin import sites
+        from unfold import widgets  # neither can be imported before all apps are there
+        from unfold.templatetags import unfold_list
 
-        from core.admin_site import AdminSite  # noqa: PLC0415
+        from core.admin_site import AdminSite
 
         unfold_list.ROW_CLASSES[:] = ["cell"]
         unfold_list.CHECKBOX_CLASSES[:] = ["action-checkbox", "cell"]
@@ -56,7 +56,7 @@ class ConfigConfig(AppConfig):
         # What needs the data directory says so itself when it cannot be written; until then pages are in English.
         with suppress(OSError, StartError):
             compile_changed()
-        from config import admin_words  # noqa: PLC0415 - the pages of the admin are registered by now, not before
+        from config import admin_words  # the pages of the admin are registered by now, not before
 
         admin_words.translate()
 

@@ -1,4 +1,7 @@
-"""One settings module for every environment; what differs comes from environment variables (table in the README)."""
+"""One settings module for every environment; what differs comes from environment variables.
+
+The variables are described in docs/operate/configuration.md.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -218,34 +221,6 @@ LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # of one person: answers being wr
 CONNECTIONS_AT_ONCE = env.int("CONNECTIONS_AT_ONCE", default=100)  # sockets and streams of one person at one process
 WAITING_TURNS = env.int("WAITING_TURNS", default=50)  # of one person, beside those: they wait in that person's own line
 STORED_BYTES = env.int("STORED_BYTES", default=10_000_000_000)  # of one person; 0 sets no limit
-GOES_WITH_PERSON = "personas.services.delete_reminders_of"  # deletes what nobody else uses and no row of theirs owns
-SEARCH_LEDGER = "chat.ledger.searching.written_down"  # writes down what embedders and re-rankers read
-PAGE_READER = "chat.background.page_reading.read_page"  # reads pages that are pictures, with a model
-# What a legal hold keeps: by kind of row, the paths to the holds that reach it.
-_ATTACHED = "attachments__message__conversation"
-_HELD_FILE = (
-    f"{_ATTACHED}__legal_hold",
-    f"{_ATTACHED}__owner__legal_hold",
-    "project_entries__project__owner__legal_hold",
-)
-LEGAL_HOLDS = {
-    "accounts.User": ("legal_hold", "conversations__legal_hold", *(f"files__{path}" for path in _HELD_FILE)),
-    "files.File": ("owner__legal_hold", *_HELD_FILE),
-    "personas.Persona": ("owner__legal_hold",),
-    "personas.Reminder": ("personas__owner__legal_hold",),
-    "personas.SavedPrompt": ("owner__legal_hold", "project__owner__legal_hold"),
-    "projects.Project": ("owner__legal_hold",),
-    "projects.Task": ("owner__legal_hold", "runs__conversation__legal_hold"),
-    "chat.Conversation": ("legal_hold", "owner__legal_hold"),
-    "chat.Import": ("owner__legal_hold",),
-    "chat.Reading": ("person__legal_hold", "conversation__legal_hold"),
-    "chat.ToolResult": ("owner__legal_hold", "conversation__legal_hold"),
-}
-STORED_ROWS = (
-    "files.File",
-    "chat.Import",
-    "chat.ToolResult",
-)  # the models whose `owner` has `size` bytes in the storage
 # What is arriving waits on the same disk: /tmp may be memory.
 FILE_UPLOAD_TEMP_DIR = MEDIA_ROOT
 UPLOADS_AT_ONCE = env.int("UPLOADS_AT_ONCE", default=5)  # of one person, to one web process

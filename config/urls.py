@@ -79,6 +79,7 @@ urlpatterns = [
     path("personas/", include("personas.urls")),
     path("settings/", include("accounts.urls")),
     path("setup/", include("workspace.setup.urls")),
+    path("help/", include("config.help.urls")),
     path(
         "login/",
         limited_sign_in("password", sign_in(SignInView.as_view())),

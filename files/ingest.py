@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Min, QuerySet
 from django.db.models.functions import Now
 from django.urls import reverse
-from django.utils.module_loading import import_string
 from django.utils.translation import gettext_noop
 from redis.exceptions import RedisError
 
@@ -24,6 +22,7 @@ from files import passwords, storage
 from files.index import chunking
 from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText, RecognisedPage
+from files.registry import page_reader
 from files.undrawn import forget_failures
 from llm import tokens
 from llm.models import Model
@@ -35,7 +34,7 @@ SLOTS_OF_PERSON = 2  # of those, so that files that take long do not hold up oth
 MAX_READS = 2
 # One file may have bytes that cannot be opened. When three cannot, the storage is away, and no other file is tried.
 MAX_PUT_BACK = 3
-RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/context.md, “The room”
+RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/develop/context.md, “The room”
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = gettext_noop("Reading it was cut off twice. Try again; if that fails too, upload it in parts.")
 LOST = gettext_noop("Its bytes are gone from the storage. Upload it again.")
@@ -210,12 +209,10 @@ def _recogniser(file: File) -> Recogniser:
 
 def _page_text(model: Model, owner: UUID, picture: bytes) -> str:
     """Return what the model reads on a page. Raises `scan_unread`."""
-    read_page = import_string(settings.PAGE_READER)
     try:
-        text: str = read_page(model, owner, picture)
+        return page_reader()(model, owner, picture)
     except ProductError as error:
         raise ReaderError("scan_unread") from error
-    return text
 
 
 def _recognising(file: File, number: int, count: int) -> None:

@@ -5,7 +5,6 @@ import unicodedata
 from functools import partial
 from typing import IO, Any
 
-from django.apps import apps
 from django.conf import settings
 from django.core.files.base import File as Content
 from django.core.files.storage import default_storage
@@ -26,6 +25,7 @@ from core.sentences import Sentence
 from files import ingest, passwords, storage
 from files.encodings import ENCODINGS
 from files.models import File, FileText
+from files.registry import stored_rows
 from llm import tokens
 from readers.api import SENTENCES
 
@@ -80,8 +80,7 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
 
 def stored_bytes(user: User) -> int:
     """What somebody has in the storage, with exports that wait to be imported; the same content twice counts twice."""
-    rows = (apps.get_model(name)._default_manager.filter(owner=user) for name in settings.STORED_ROWS)
-    return sum(each.aggregate(total=Sum("size", default=0))["total"] for each in rows)
+    return sum(rows.aggregate(total=Sum("size", default=0))["total"] for rows in stored_rows(user))
 
 
 def most_stored(user: User) -> int | None:

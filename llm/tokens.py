@@ -112,7 +112,7 @@ def truncate(text: str, limit: int, tokenizer_name: str = CATCH_ALL) -> str:
 
 
 def image_tokens(width: int, height: int) -> int:
-    """The assumed size of an image of `width` × `height` pixels, as in docs/context.md, “Files and projects”."""
+    """Return the assumed size of an image in pixels: docs/develop/context.md, “Files and projects”."""
     long_side = max(width, height, 1)
     # The larger side is brought down to the cap and the other one with it, in whole numbers to stay exact.
     numerator, denominator = (_IMAGE_SIDE, long_side) if long_side > _IMAGE_SIDE else (1, 1)

@@ -1,4 +1,4 @@
-"""Decides whether a server read less of a prompt than it was sent (docs/context.md, “What was read”).
+"""Decides whether a server read less of a prompt than it was sent (docs/develop/context.md, “What was read”).
 
 Counts alone prove nothing: servers report only what their cache did not hold, divide characters by four, or have a
 vocabulary that needs fewer tokens. So a low count is a suspicion, and only the server's own window makes it a proof.

@@ -18,8 +18,8 @@ from audit.origin import origin
 from core.api.actions import posts
 from core.api.fields import Strict, VisibleField, valid
 from core.api.pagination import ByUpdate, OldestFirst, pages
+from files.index.finding import find_passages
 from files.index.ledger import Payer
-from files.index.reranking import find
 from files.index.search import MAX_LIMIT, MAX_QUERY
 from files.services import visible_file
 from personas.models import Persona
@@ -310,7 +310,9 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         project = self.get_object()
         body = valid(QuerySerializer, request)
         payer = Payer(self.person.pk, origin().token_id)
-        found = find(queries=[body["query"]], files=services.files_of(project), limit=body["limit"], payer=payer)
+        found = find_passages(
+            queries=[body["query"]], files=services.files_of(project), limit=body["limit"], payer=payer
+        )
         return Response(HitsSerializer(found).data)
 
     def _page(self, rows: "QuerySet[Any]", kind: "type[BaseSerializer[Any]]") -> Response:

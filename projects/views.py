@@ -13,8 +13,8 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import EDITING, Role, User
 from core.requests import choice, choices, with_row
 from files.api import whole_number
+from files.index.finding import find_passages
 from files.index.ledger import Payer
-from files.index.reranking import find
 from files.index.search import passages
 from files.models import File
 from files.services import visible_file
@@ -107,7 +107,7 @@ def search(request: Request, found: Project) -> HttpResponse:
 def _results(user: User, project: Project, query: str) -> dict[str, Any]:
     if not query.strip():
         return {"query": query, "results": None}
-    found = find(queries=[query], files=services.files_of(project), limit=RESULTS, payer=Payer(user.pk))
+    found = find_passages(queries=[query], files=services.files_of(project), limit=RESULTS, payer=Payer(user.pk))
     return {"query": query, "results": passages(found.hits), "notes": found.notes}
 
 

@@ -126,8 +126,8 @@ class _Pages:
             raise ReaderError("scan_unread" if self.recogniser.failed else "no_text")
         told = {"recognised": sum(bool(texts[number]) for number in scans), "unread": self.recogniser.failed}
         left_out = told | {what: count for what, count in found.left_out.items() if what != "scans"}
-        read = paged(found.media_type, texts, without_text="scans", left_out=left_out)
-        return replace(read, shown=found.shown, places=found.places | _places(seen))
+        document = paged(found.media_type, texts, without_text="scans", left_out=left_out)
+        return replace(document, shown=found.shown, places=found.places | _places(seen))
 
     def _seen(self, number: int) -> Seen:
         """Empty for a page on which no word was found, or that failed."""

@@ -112,6 +112,7 @@ class House:
             },
             "settings": "/settings/",
             "examples": "/api/examples/",
+            "help": "/help/use/context-panel/",
             "missing": "/nothing-is-here/",
         }
 

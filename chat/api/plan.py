@@ -15,7 +15,7 @@ from accounts.access.api_views import ScopedView
 from chat.conversations.services import visible_model, visible_persona
 from chat.ledger.api import LimitStateSerializer
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation
-from chat.prompts.preview import budget
+from chat.prompts.document_budget import budget
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
 from chat.turns.submit import LONGEST_EFFORT

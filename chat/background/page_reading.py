@@ -1,6 +1,6 @@
 """Pages that are pictures, read by the model that the workspace has chosen for that: one call a page, in the ledger.
 
-`files.ingest` calls it by the name in `settings.PAGE_READER`, as the ledger and the texts stand above the files.
+`files.registry` has it registered, as the ledger and the texts stand above the files.
 """
 
 from uuid import UUID

@@ -1,7 +1,7 @@
 """The one entry point: from everything a prompt is made of to the messages that are sent, and the report.
 
 The required sections, all but older turns, are made first and made to fit; what they leave is for a policy to fill
-(docs/context.md, “The room”).
+(docs/develop/context.md, “The room”).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -214,7 +214,7 @@ class Prompt(NamedTuple):
 
     `wants_older`: not all older messages were given, and one of them could still be in the prompt: give more and build
     again. A caller that loads newest first stops when it is False. `borders`: after so many messages the prompt is one
-    that later prompts begin with, too (docs/context.md, “Caching”); at most three, ascending.
+    that later prompts begin with, too (docs/develop/context.md, “Caching”); at most three, ascending.
     """
 
     messages: list[PromptMessage]

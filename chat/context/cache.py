@@ -1,4 +1,4 @@
-"""What a provider's cache will serve of a prompt, and where and why it ends (docs/context.md, “Caching”).
+"""What a provider's cache will serve of a prompt, and where and why it ends (docs/develop/context.md, “Caching”).
 
 Providers keep the beginnings of the prompts they have read. The fingerprint of the last prompt, a digest of each of its
 messages, says how far the next one begins the same, and what is the first thing that does not.

@@ -1,4 +1,4 @@
-"""`manage.py plan`: JSON requests in, what the engine decides out (docs/context.md, “manage.py plan”).
+"""`manage.py plan`: JSON requests in, what the engine decides out (docs/develop/context.md, “manage.py plan”).
 
 A request is read field by field; everything that is not as it should be is a `BadRequest`.
 """

@@ -1,8 +1,8 @@
 """How a conversation falls into turns, and how older ones are chosen: the policies `recent` and `priority`.
 
 A turn is a user message and everything up to the next one; what stands before the first user message is a turn of its
-own. A tool group is an assistant message with tool calls together with all of its results (docs/context.md, “Words”,
-“The room” and “manage.py plan”).
+own. A tool group is an assistant message with tool calls together with all of its results. The rules:
+docs/develop/context.md, “Words”, “The room” and “manage.py plan”.
 """
 
 from bisect import bisect_left

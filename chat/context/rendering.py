@@ -1,4 +1,6 @@
-"""What each section is sent as, in which order, and what that costs (docs/context.md, “Order” and “manage.py plan”).
+"""What each section is sent as, in which order, and what that costs.
+
+The rules: docs/develop/context.md, “Order” and “manage.py plan”.
 
 A message costs its tokens, its images and the overhead; the files uploaded with it are a message of their own above it.
 `tokens` beats counting the text, and text is counted only when it is asked for.
@@ -27,7 +29,7 @@ from llm.types.model_call import StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
 # `history` is older turns with the files above their messages, `current` the newest turn with its files. The project's
-# files and their listing stay together; the reminder is last in every layout (docs/context.md, “Order”).
+# files and their listing stay together; the reminder is last in every layout (docs/develop/context.md, “Order”).
 LAYOUTS: dict[str, tuple[Section, ...]] = {
     # What matters most is close to the newest question.
     "near_end": (

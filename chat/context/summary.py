@@ -1,4 +1,4 @@
-"""When to summarise, what, and how long the summary may be (docs/context.md, “Summaries”)."""
+"""When to summarise, what, and how long the summary may be (docs/develop/context.md, “Summaries”)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,10 +1,8 @@
 """What the engine is given and what it gives back: plain frozen values.
 
-Of the three forms of a message (docs/context.md, “What comes back”) these are the middle one: `ContextMessage` is a
-stored message
-as the engine sees it, `PromptMessage` what it decided to send, from which the caller makes a
-`llm.types.model_call.Message`.
-All token counts are whole tokens.
+Of the three forms of a message (docs/develop/context.md, “What comes back”) these are the middle one: `ContextMessage`
+is a stored message as the engine sees it, `PromptMessage` what it decided to send, from which the caller makes a
+`llm.types.model_call.Message`. All token counts are whole tokens.
 """
 
 import math

@@ -15,10 +15,11 @@ from accounts.access.rights import models_of
 from accounts.models import User
 from audit.services import record
 from chat.models import Conversation, Message, Turn
-from chat.models.conversation_state import busy, idle, lock, require_owner, visible_message
+from chat.models.conversation_state import busy, lock, require_owner, visible_message
 from chat.models.summary import carry_marks
 from chat.models.tree import asked_together, below, newest_leaf, with_rows
-from chat.prompts.preview import chosen_files
+from chat.prompts.document_budget import chosen_files
+from chat.summaries.idle import idle
 from chat.turns.submit import Ask, submit
 from core.errors import ProductError
 from core.requests import get_or_404

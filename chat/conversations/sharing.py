@@ -25,7 +25,7 @@ from audit.services import record
 from chat.context.build import SourceEntry
 from chat.conversations.erasing import require_lasting
 from chat.models import Conversation, Message, Share, Turn
-from chat.models.conversation_state import idle, require_owner
+from chat.models.conversation_state import require_owner
 from chat.models.tree import branch_rows
 from chat.prompts import wording
 from chat.prompts.cards import Row
@@ -36,6 +36,7 @@ from chat.prompts.steps import step_of
 from chat.rendering.kept import blocks_of
 from chat.rendering.page_size import MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
 from chat.rendering.references import Sources
+from chat.summaries.idle import idle
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, or_404
 from core.sentences import Sentence

@@ -1,4 +1,4 @@
-"""Calls of embedders and re-rankers in the ledger; `files.index.ledger` calls it by its name in the settings."""
+"""Calls of embedders and re-rankers in the ledger; `files.index.ledger` has it registered."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

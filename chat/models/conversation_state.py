@@ -1,44 +1,28 @@
-"""A conversation to those who act in it: found, its scope, and its state, which says who may begin something now.
+"""A conversation to those who act in it: look-ups, its scope, its lock, and the state that it settles in.
 
-Everybody who begins or ends a turn, a summary or a run locks the conversation first and goes through here.
+Everybody who begins or ends a turn, a summary or a run locks the conversation first and goes through here. Whether
+nothing goes on in it says `chat.summaries.idle`.
 """
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef
 from django.db.models.functions import Coalesce
-from django.utils import timezone
-from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from accounts.realtime import News, tell
 from chat.models import Conversation, Message, NextMessage, SummaryJob, Turn, queries
-from chat.models.queries import Standing, standing
-from chat.models.summary import SummaryJobQuerySet
+from chat.models.queries import Standing
 from chat.models.tree import with_rows
-from core.background import silent
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 from core.sentences import Sentence
 from personas.models import Persona
 from projects.models import Project
-from projects.planner.models import Run
-
-# All three from a summary's beginning, with what stands in for it.
-PATIENCE = timedelta(seconds=120)  # then sending works again
-TIMEOUT = timedelta(seconds=110)  # then it gives up by itself
-BEGUN_WITHIN = timedelta(seconds=90)  # what has less time than from then on is not begun: it would be asked for in vain
 
 NOT_NOW = ("already_answering", "summarising", "too_many_answers")  # refusals that pass by themselves
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,61 +91,6 @@ def lock(conversation: Conversation) -> Conversation:
     return locked
 
 
-@contextmanager
-def idle(user: User, conversation: Conversation) -> Iterator[Conversation]:
-    """A transaction around a change of the person's own conversation, locked, while nothing is going on in it.
-
-    Raises `NotFound`, and `already_answering` and `summarising` (409).
-    """
-    require_owner(user, conversation)
-    with transaction.atomic():
-        locked = lock(conversation)
-        require_idle(locked)
-        yield locked
-
-
-class RunWaits(ProductError):
-    """Whatever is sent here is an answer to this run."""
-
-    def __init__(self, run: Run) -> None:
-        self.run_id = run.pk
-        super().__init__(
-            "run_waits",
-            Sentence("A run waits for you here. Answer it, or try again where it is shown."),
-            status=409,
-        )
-
-
-def require_idle(conversation: Conversation, *, of_run: bool = False) -> Standing:
-    """What was asked for to decide it, of a conversation that is locked.
-
-    Raises `already_answering`, `summarising`, `run_in_progress` or `RunWaits` (409). A summary that takes too long is
-    no reason to wait.
-    """
-    found = standing(conversation)
-    if found.answering:
-        raise busy()
-    if found.summarising:
-        expire(SummaryJob.objects.filter(conversation=conversation))
-    if found.summarising and SummaryJob.objects.live().filter(conversation=conversation).exists():
-        raise ProductError(
-            "summarising",
-            "Older messages are being summarised. Send again when that is done, at most two minutes from its start; "
-            "your text is kept.",
-            status=409,
-        )
-    if found.running and not of_run:
-        require_no_run(conversation)
-    return found
-
-
-def require_no_run(conversation: Conversation) -> None:
-    """Raises `run_in_progress` or `RunWaits` (409) where a run is at work or waits."""
-    run = Run.objects.filter(conversation=conversation, status__in=Run.UNFINISHED).first()
-    if run is not None:
-        raise RunWaits(run) if run.status == Run.Status.WAITING else run_in_progress()
-
-
 def require_room(found: Standing, wanted: int, most: int | None) -> None:
     """Raises `too_many_answers` (429) where so many more live turns are too many for one person: of `most` at once,
     None is any number, and `settings.WAITING_TURNS` more, which wait in their person's own line (`chat.turns.line`).
@@ -194,14 +123,6 @@ def require_room(found: Standing, wanted: int, most: int | None) -> None:
 
 def _too_many(detail: Sentence) -> ProductError:
     return ProductError("too_many_answers", detail, status=429, retry_after=5)
-
-
-def run_in_progress() -> ProductError:
-    return ProductError(
-        "run_in_progress",
-        "A run is at work in this conversation. Wait until it asks you, or stop it; your text is kept.",
-        status=409,
-    )
 
 
 def busy() -> ProductError:
@@ -239,60 +160,6 @@ def settle(conversation_id: UUID, due: SummaryJob | None = None) -> str:
 def state_of(conversation_id: UUID) -> str:
     found = Conversation.objects.filter(pk=conversation_id).values_list("state", flat=True).first()
     return found or Conversation.State.IDLE
-
-
-def finish(job_id: UUID) -> None:
-    _end(job_id, SummaryJob.Status.DONE)
-
-
-def fail(job_id: UUID, code: str, detail: Sentence) -> bool:
-    """Ends a live job without a summary. False when it has ended already."""
-    logger.warning("summary job %s failed: %s", job_id, code)
-    return _end(job_id, SummaryJob.Status.FAILED, code=code, detail=detail)
-
-
-def interrupt(job_id: UUID) -> bool:
-    """Ends a live job whose worker is gone. Another one stands in for it with what is left of its patience, once: what
-    kills its worker must not go on doing so. False when it has ended already."""
-    logger.warning("the worker of summary job %s is gone", job_id)
-    in_time = SummaryJob.objects.filter(created__gt=timezone.now() - BEGUN_WITHIN)
-    job = in_time.filter(pk=job_id, again=False).first()
-    if job is not None:
-        job.pk, job.again, job.status, job.heartbeat = uuid7(), True, SummaryJob.Status.QUEUED, timezone.now()
-    detail = Sentence("The server stopped while writing it.")
-    return _end(job_id, SummaryJob.Status.FAILED, due=job, code="summary_interrupted", detail=detail)
-
-
-def _end(job_id: UUID, status: str, due: SummaryJob | None = None, **fields: str | Sentence) -> bool:
-    """`due`: see `settle`."""
-    with transaction.atomic():
-        # The conversation before its job, as a send and `store` lock them: else each could wait for the other.
-        of_job = Conversation.objects.select_for_update(of=("self",)).filter(summary_jobs=job_id)
-        conversation = of_job.values_list("pk", flat=True).first()
-        live = SummaryJob.objects.live().filter(pk=job_id)
-        if conversation is None or not live.update(status=status, finished=timezone.now(), **fields):
-            return False
-        settle(conversation, due)
-    return True
-
-
-def expire(jobs: SummaryJobQuerySet) -> list[UUID]:
-    """Ends those that have used up their patience, or were not begun in time, so that sending works again; returns
-    their conversations."""
-    now = timezone.now()
-    not_begun = Q(status=SummaryJob.Status.QUEUED, created__lte=now - BEGUN_WITHIN)
-    late = jobs.live().filter(Q(created__lt=now - PATIENCE) | not_begun)
-    gone = silent(late.filter(status=SummaryJob.Status.RUNNING))
-    ended = [job.conversation_id for job in gone if interrupt(job.pk)]
-    return ended + [job.conversation_id for job in late if time_out(job)]
-
-
-def time_out(job: SummaryJob) -> bool:
-    """Ends a live job for which there is no time left; what nobody has begun is not the model's fault. False when it
-    has ended already."""
-    if job.status == SummaryJob.Status.QUEUED:
-        return fail(job.pk, "summary_not_begun", Sentence("No worker took it in time."))
-    return fail(job.pk, "summary_timeout", Sentence("The model took too long to write it."))
 
 
 def list_changed(conversation: Conversation) -> None:

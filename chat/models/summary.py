@@ -1,5 +1,5 @@
 """What stands between the messages and the prompt: summaries of what is too old to be sent word for word, their jobs,
-and a person's marks, by which a turn is always sent or left out (docs/context.md, “Summaries” and “Marks”)."""
+and a person's marks, by which a turn is always sent or left out (docs/develop/context.md, “Summaries” and “Marks”)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

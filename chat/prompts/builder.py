@@ -45,8 +45,7 @@ from llm.truncation import Sent, script_shares
 from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
 from personas.variables import fill_variables
-from projects.planner.models import codes
-from projects.planner.models.task import Task
+from projects.planner.models import Task, codes
 from projects.planner.queries import render, tasks_of
 
 # The policy `priority` skips what does not fit and goes on, so it wants to see more than fits; but not a whole life.
@@ -305,7 +304,7 @@ def _with_rules(context: TurnContext, step: Step, request: ContextRequest) -> Co
 
 
 def note_form(context: TurnContext) -> NoteForm:
-    """Return how texts of the workspace are told from the person's words (docs/context.md, “Notes”)."""
+    """Return how texts of the workspace are told from the person's words (docs/develop/context.md, “Notes”)."""
     form = context.profile.note_form
     if form == BudgetProfile.NoteForm.AUTOMATIC:
         return "plain" if is_small(context.model.name) else "heading"

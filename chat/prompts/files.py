@@ -1,4 +1,6 @@
-"""Which files are in a prompt whole, and how the model reaches the others (docs/context.md, “Files and projects”).
+"""Which files are in a prompt whole, and how the model reaches the others.
+
+The rules: docs/develop/context.md, “Files and projects”.
 
 A project's files give way while what must be sent does not fit beside them. The list of files (L) names those and the
 attachments of the branch that are out of sight. A model with tools searches them by itself; for one without, its
@@ -17,15 +19,15 @@ from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start
 from chat.context.rendering import NoteForm, Numbers, documents_text, note_text, split_project_files
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, Reason, SourceReport
+from chat.documents.passages import HITS, passages, phrasings_of
 from chat.models import Attachment, Mark
 from chat.models import Message as MessageRow
 from chat.models.tree import ids_down_to
 from chat.prompts.history import READABLE, Documents, texts_of, why_missing
-from chat.tools.files import HITS, passages, phrasings_of
 from core.sentences import Sentence
+from files.index.finding import find_passages
 from files.index.language import readable
 from files.index.ledger import NOBODY, Payer
-from files.index.reranking import find
 from files.index.search import Hit, SearchResult
 from files.models import File
 from personas.models import BudgetProfile
@@ -389,7 +391,7 @@ class PromptFiles:
         """The best passages; for a brief message those only that have to do with it, or whose file it names."""
         if ids not in self._searched:
             rows = File.objects.filter(pk__in=ids, searchable=True)
-            found = find(queries=phrasings_of(self.question), files=rows, limit=HITS, payer=self.payer)
+            found = find_passages(queries=phrasings_of(self.question), files=rows, limit=HITS, payer=self.payer)
             if self._is_brief():
                 hits = [hit for hit in found.hits if hit.related or _names(self.question, hit.name)]
                 found = replace(found, hits=hits)

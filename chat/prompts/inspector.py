@@ -221,7 +221,7 @@ class Panel:
 
     @property
     def window(self) -> list[Fact]:
-        """What is not room for messages, then the room; together the window (docs/context.md, “The room”)."""
+        """What is not room for messages, then the room; together the window (docs/develop/context.md, “The room”)."""
         report = self.report
         answer, tools, room = report["reserved_output"], report["tools_tokens"], report["limit"]
         reasoning = report.get("reserved_reasoning", 0)

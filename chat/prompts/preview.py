@@ -10,18 +10,16 @@ from django.utils.translation import gettext as _
 
 from accounts.models import User
 from chat.context import cache
-from chat.context.types import ContextError, DocumentBudget, Reserves, document_budget
+from chat.context.types import ContextError, DocumentBudget
 from chat.ledger.limits import most_used
-from chat.models import Conversation, LastPrompt, Summary
+from chat.models import Conversation, LastPrompt
 from chat.models.conversation_state import ChatScope
-from chat.models.summary import in_force
 from chat.prompts import builder, report
+from chat.prompts.document_budget import chosen_files, line_of, refuse_over_line, summary_in
 from chat.prompts.turn_context import TurnContext, base_context, context_of_draft, wider_cap
-from chat.tools.toolbox import with_file_tools
 from core.background import submit
 from core.i18n import grouped
 from core.outside import wait_outside
-from core.sentences import Sentence
 from files.models import File
 from files.services import tokens_of
 from llm.learning import Evidence, source_words
@@ -63,7 +61,7 @@ def plan_ahead(
     text, conversation = draft.text.strip(), scope.conversation
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
     leaf = conversation.leaf if conversation else None
-    allowed = _line(context, scope, _summary(scope)) if files else None
+    allowed = line_of(context, scope, summary_in(scope)) if files else None
     near_limit = most_used(user.pk)
     plan = partial(builder.plan, leaf=leaf, added=[builder.draft_message(text)], files=files)
     try:
@@ -74,7 +72,7 @@ def plan_ahead(
         limit = max(0, context.room.input_limit)
         detail = " ".join(filter(None, [str(error.sentence), _learnt_window(context)]))
         problem = {"code": error.code, "detail": detail, **error.extra}
-        documents = _documents(allowed or _line(context, scope, _summary(scope)), files)
+        documents = _documents(allowed or line_of(context, scope, summary_in(scope)), files)
         window = report.window_of(context)
         return {
             "fits": False,
@@ -89,7 +87,7 @@ def plan_ahead(
     if near:
         planned, stored = _counted(context, planned, stored, plan, ask=count)
     call = report.resolved(stored, draft=text, whole=whole)
-    documents = _documents(allowed or _line(context, scope, planned.summary), files)
+    documents = _documents(allowed or line_of(context, scope, planned.summary), files)
     return {
         "fits": True,
         "error": None,
@@ -129,11 +127,6 @@ def _counted(
 
 def _documents(allowed: DocumentBudget, files: Sequence[File]) -> dict[str, int | None]:
     return {**asdict(allowed), "selected": _selected(files)}
-
-
-def _summary(scope: ChatScope) -> Summary | None:
-    found = scope.conversation
-    return in_force(found.pk, found.leaf_id) if found is not None and found.leaf_id else None
 
 
 def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt) -> dict[str, Any] | None:
@@ -180,82 +173,6 @@ def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | No
     return cache.expected(sent, prompts.get(model.pk), cache_rule(model), other_model=bool(prompts))
 
 
-def budget(base: TurnContext, scope: ChatScope) -> DocumentBudget:
-    """How many tokens of documents may be selected (docs/context.md, “Files and projects”).
-
-    The same line for whoever selects, shows and refuses: with the tools that there are once a file is attached, today's
-    tasks and the summary; without those that a calling program brings along. Files of a project give way.
-    """
-    return _line(context_of_draft(base=base, scope=scope, text="", files=()), scope, _summary(scope))
-
-
-def _line(context: TurnContext, scope: ChatScope, summary: Summary | None) -> DocumentBudget:
-    if context.model.tools:
-        context = replace(context, toolbox=with_file_tools(context.toolbox, scope, context.user))
-    profile, room, prompts = context.profile, context.room, builder.required_texts(context, summary)
-    reserves = Reserves(
-        reserved_output=room.reserved_output,
-        expected_user=profile.expected_user,
-        buffer=room.buffer,
-        tools_tokens=room.tools_tokens,
-        ui_share=profile.ui_share,
-        select_margin=profile.select_margin,
-    )
-    found = document_budget(room.window, prompts, reserves)
-    messages = len(prompts) + 2  # with the question, and the files above it
-    fitting = room.input_limit - sum(prompts) - profile.expected_user - messages * profile.message_overhead
-    return replace(found, selectable_up_to=max(0, min(found.selectable_up_to, fitting)))
-
-
-def chosen_files(*, user: User, ids: Sequence[UUID]) -> list[File]:
-    """The person's files of these ids, in the order of the ids."""
-    if not ids:
-        return []
-    found = {file.pk: file for file in File.objects.visible_to(user).filter(pk__in=ids)}
-    return [found[pk] for pk in ids if pk in found]
-
-
 def _selected(files: Sequence[File]) -> int | None:
     counts = [tokens_of(file=file) for file in files]
     return None if None in counts else sum(count or 0 for count in counts)
-
-
-def counted(file: File) -> int | None:
-    """What a file takes of the document budget, None while it is unknown. An image is no document."""
-    size = tokens_of(file=file)
-    return 0 if size is not None and file.is_image else size
-
-
-def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
-    """Raises `file_not_ready`, `file_failed` or `files_too_long` for the first file that may not be selected."""
-    selected: list[int] = []
-    for file in files:
-        size = counted(file)
-        if file.status == File.Status.FAILED:
-            raise ContextError(
-                "file_failed",
-                Sentence(
-                    "“{name}” could not be read: {error} Remove it from the message.",
-                    name=file.name,
-                    error=file.problem,
-                ),
-            )
-        if size is None:
-            raise ContextError(
-                "file_not_ready",
-                Sentence("“{name}” is still being read. Send the message in a moment.", name=file.name),
-            )
-        if not allowed.accepts(size, selected):
-            room = allowed.selectable_up_to
-            raise ContextError(
-                "files_too_long",
-                Sentence(
-                    "“{name}” does not fit: it makes the files too long. Remove it or another file; in a project "
-                    "it can be searched.",
-                    name=file.name,
-                ),
-                file=str(file.pk),
-                over=sum(selected) + size - room,
-                limit=room,
-            )
-        selected.append(size)

@@ -292,7 +292,7 @@ class TurnContext:
 
     @property
     def margin(self) -> Decimal:
-        """The share of the window kept free because counts may be wrong (docs/context.md, “The room”).
+        """The share of the window kept free because counts may be wrong (docs/develop/context.md, “The room”).
 
         None for an exact tokenizer beyond the profile's own. With the catch-all the profile's margin, until usage has
         taught the model's ratio of reported to counted tokens: then what that ratio says, and a little.

@@ -1,18 +1,16 @@
 """What a text refers to: the documents it cites by number, and the tasks and files it mentions with @.
 
 Citations: `[1]`, `[[1]]` and `[1, 3]` in an answer become links to what stands under these numbers; a number that no
-document has is left as text (the documents' numbers: docs/context.md, “Order”). Mentions become links too, are kept per
-day, and are offered while somebody writes.
+document has is left as text (the documents' numbers: `chat.documents.numbers`). Mentions become links too, and are
+offered while somebody writes.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from django.db import transaction
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -20,12 +18,10 @@ from django.utils.translation import gettext_noop
 from markdown_it.rules_inline import StateInline
 
 from accounts.models import User
-from chat.context.rendering import Numbers
-from chat.models import Conversation, Mention
 from files.models import File
 from projects.planner.models import codes
 from projects.planner.models.task import Task
-from projects.planner.queries import tasks_of, today
+from projects.planner.queries import today
 
 DOUBT = gettext_noop("The passage does not carry this sentence. Show both side by side.")
 MAX_NUMBERS = 50  # of one citation; what holds more is a list of numbers
@@ -118,33 +114,8 @@ def citation_rule(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def give_numbers(conversation: Conversation, ids: Sequence[str]) -> dict[str, int]:
-    """The conversation's numbers, these documents' among them; new ones are given and stored, whoever else does so."""
-    if all(pk in conversation.documents for pk in ids):
-        return dict(conversation.documents)  # numbers never change, so those we know need no look at the row
-    with transaction.atomic():
-        row = Conversation.objects.select_for_update().only("documents").get(pk=conversation.pk)
-        numbers = Numbers(row.documents)
-        for pk in ids:
-            numbers.of(pk)
-        if numbers.known != row.documents:
-            Conversation.objects.filter(pk=row.pk).update(documents=numbers.known)
-    conversation.documents = numbers.known
-    return numbers.known
-
-
 _AROUND = codes.MAX_LENGTH + 2  # its @ and the character behind it
 OFFERED_TASKS, OFFERED_FILES = 8, 4
-
-
-def remember(*, user: User, text: str, at: datetime) -> None:
-    """Keeps, for the user's day at that moment, what exists of what a message mentions."""
-    found = codes.mentions(text) if "@" in text else []
-    if not found:
-        return
-    known = Task.objects.visible_to(user).filter(code__in=tasks_of(found)).values_list("code", flat=True)
-    day = today(user, at)
-    Mention.objects.bulk_create((Mention(user=user, day=day, code=code) for code in known), ignore_conflicts=True)
 
 
 def mention_href(code: str) -> str:

@@ -10,7 +10,8 @@ from accounts.access.rights import models_of
 from accounts.models import User
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import ChatScope, scope_of
-from chat.prompts.preview import Draft, chosen_files, plan_ahead
+from chat.prompts.document_budget import chosen_files
+from chat.prompts.preview import Draft, plan_ahead
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import NO_ROOM, freed
 from chat.summaries.services import would_free

@@ -15,10 +15,11 @@ from accounts.models import User
 from audit.origin import origin
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, NextMessage, Turn
-from chat.models.conversation_state import NOT_NOW, ChatScope, RunWaits, lock, require_no_run, require_owner
-from chat.prompts.preview import chosen_files
+from chat.models.conversation_state import NOT_NOW, ChatScope, lock, require_owner
+from chat.prompts.document_budget import chosen_files
 from chat.realtime.event_stream import tell_pages
 from chat.runs import state_machine as runs
+from chat.summaries.idle import RunWaits, require_no_run
 from chat.turns.submit import MAX_MODELS, Ask, check, remember_effort, submit
 from core.errors import ProductError
 from files.models import File

@@ -1,1 +1,1 @@
-"""Summaries: when the next is due, and how it is written (docs/context.md, “Summaries”)."""
+"""Summaries: when the next is due, and how it is written (docs/develop/context.md, “Summaries”)."""

@@ -17,20 +17,12 @@ from django.utils import timezone
 from accounts.access.rights import models_of
 from chat.ledger.limits import require_unused
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
-from chat.models.conversation_state import (
-    BEGUN_WITHIN,
-    TIMEOUT,
-    expire,
-    fail,
-    finish,
-    interrupt,
-    scope_of,
-    time_out,
-)
+from chat.models.conversation_state import scope_of
 from chat.models.summary import Marks, in_force, marks_on, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
 from chat.summaries import due, writing
+from chat.summaries.ending import BEGUN_WITHIN, TIMEOUT, expire, fail, finish, interrupt, time_out
 from core import background
 from core.background import on_database, persistently
 from core.errors import ProductError

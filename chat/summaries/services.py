@@ -13,9 +13,9 @@ from audit.origin import origin
 from chat.context.summary import SECTION_SHARES, SummaryMessage, SummaryPlan
 from chat.ledger.limits import require_within
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
-from chat.models.conversation_state import idle
 from chat.models.summary import in_force, marks_on, text_of
 from chat.summaries import due
+from chat.summaries.idle import idle
 from chat.summaries.jobs import decided_for
 from core.background import enqueue
 from core.errors import ProductError

@@ -10,27 +10,23 @@ from django.db.models import Q, QuerySet
 
 from chat.context.rendering import Numbers, ToolGuidance, documents_json
 from chat.context.types import Document
+from chat.documents.numbers import give_numbers
+from chat.documents.passages import HITS, MAX_QUERY, passages, phrasings_of
 from chat.models import Attachment, Conversation
 from chat.models.summary import marks_on
-from chat.rendering.references import give_numbers
 from core.background import on_database
-from core.lines import first_line, last_line
+from core.lines import first_line
 from core.sentences import Sentence
+from files.index.finding import find_passages
 from files.index.ledger import Payer
-from files.index.reranking import find
 from files.index.search import Hit
 from files.models import File, FileText
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 from projects.models import Project
 
-HITS = 8
 MAX_VARIANTS = 6
-MAX_QUERY = 400  # characters of one phrasing
-QUESTION_END, QUESTION_START = 300, 100  # characters of a long question that are searched along
 READ = 12_000  # characters of one reading
-BETWEEN = "\n[…]\n"
-
 SEARCH_GUIDANCE = ToolGuidance("search_files", is_search=True)
 READ_GUIDANCE = ToolGuidance("read_file", is_search=True)
 
@@ -98,7 +94,7 @@ class SearchFiles:
 
     def _search(self, queries: Sequence[str]) -> ToolOutput:
         payer = Payer(self.scope.conversation.owner_id, conversation=self.scope.conversation.pk)
-        found = find(queries=queries, files=self.scope.files(), limit=HITS, payer=payer)
+        found = find_passages(queries=queries, files=self.scope.files(), limit=HITS, payer=payer)
         hits = found.hits
         self.notes += [note for note in found.notes if note not in self.notes]
         used = {"query": queries[0], "variants": queries[1:]} if len(queries) > 1 else {"query": queries[0]}
@@ -135,34 +131,6 @@ def _each_once(phrasings: Sequence[str]) -> list[str]:
         text = first_line(each, MAX_QUERY)[:MAX_QUERY].strip()
         kept.setdefault(normalize("NFC", text).casefold(), text)
     return [text for text in kept.values() if text]
-
-
-def phrasings_of(question: str) -> list[str]:
-    """What a person's question is searched by: the whole of it. Of a long one the end, where the question itself
-    stands after a pasted text, and the start, where it stands before one; both cut between words where there are some.
-    """
-    text = first_line(question, MAX_QUERY)
-    if len(text) <= MAX_QUERY:
-        return [text] if text else []
-    end, start = last_line(question, QUESTION_END), text[:QUESTION_START]
-    return [end[_first_word(end) :], start[: len(start) - _first_word(start[::-1])]]
-
-
-def _first_word(text: str) -> int:
-    """Where the first whole word begins; 0 where no blank is near, as in scripts without them."""
-    return text.find(" ", 0, QUESTION_START // 2) + 1
-
-
-def passages(pk: UUID, hits: Sequence[Hit]) -> Document:
-    """A file's passages in the order in which they stand there, each below its headings and the head of its table."""
-    ordered = sorted(hits, key=lambda hit: hit.start)
-    pages = sorted({hit.page for hit in ordered if hit.page})
-    metadata = f"pages {', '.join(map(str, pages))}" if pages else None
-    return Document(str(pk), hits[0].name, BETWEEN.join(map(_shown, ordered)), metadata=metadata)
-
-
-def _shown(hit: Hit) -> str:
-    return "\n".join(filter(None, (f"[{hit.heading}]" if hit.heading else "", hit.table_head, hit.text)))
 
 
 def _place(numbers: Mapping[str, int], pk: UUID, hit: Hit) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from django.db import DatabaseError, InterfaceError, transaction
 from chat.context.rendering import Numbers, ToolGuidance, documents_json, shortened_result
 from chat.context.results import CUT_OFF, NOT_KEPT, NOT_TAKEN, PARTIAL, ResultRoom
 from chat.context.types import Document, Tokenizer
+from chat.documents.numbers import give_numbers
 from chat.models import Conversation, ToolResult
 from chat.models.summary import marks_on
-from chat.rendering.references import give_numbers
 from core.background import on_database
 from core.errors import ProductError
 from core.sentences import Sentence

@@ -8,8 +8,8 @@ from typing import Any
 
 from chat.context.rendering import Numbers, ToolGuidance, documents_json
 from chat.context.types import Document
+from chat.documents.numbers import give_numbers
 from chat.models import Conversation
-from chat.rendering.references import give_numbers
 from chat.tools.permission import Gate
 from core.background import on_database
 from core.net.url_safety import Refused

@@ -16,6 +16,7 @@ from chat.citations.judging import checked
 from chat.citations.services import check
 from chat.context import cache
 from chat.context.results import ResultRoom
+from chat.documents.numbers import give_numbers
 from chat.ledger.asking import Charge
 from chat.ledger.models import ModelCall
 from chat.models import Message as MessageRow
@@ -30,7 +31,6 @@ from chat.prompts.turn_context import TurnContext, context_of_turn, with_offered
 from chat.realtime import bell, turn_stream
 from chat.realtime.event_stream import announce, announce_state
 from chat.realtime.events import Event, EventType
-from chat.rendering import references
 from chat.summaries import due
 from chat.tools.files import SEARCH_GUIDANCE
 from chat.tools.results import ResultKeeper
@@ -381,7 +381,7 @@ class _Run:
         )
         given: MessageRow = vars(self.turn)["given"]
         planned = builder.plan(context, given, added_messages, step=step, later=self._counted)
-        references.give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
+        give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":

@@ -17,23 +17,15 @@ from django.utils import timezone
 from accounts.access.rights import kept_models_of
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.conversation_state import (
-    RunWaits,
-    busy,
-    list_changed,
-    lock,
-    require_idle,
-    require_owner,
-    run_in_progress,
-    scope_of,
-)
+from chat.models.conversation_state import busy, list_changed, lock, require_owner, scope_of
 from chat.models.queries import Standing, store
 from chat.models.summary import carry_marks
 from chat.models.words import title_from
-from chat.prompts.preview import budget, chosen_files, refuse_over_line
+from chat.prompts.document_budget import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import base_context
-from chat.rendering.references import remember
+from chat.summaries.idle import RunWaits, require_idle, run_in_progress
 from chat.turns.admission import Admitted, admit, tokens_given
+from chat.turns.mentions import remember_mentions
 from chat.turns.smaller import smaller_prompt
 from core.background import TURNS
 from core.errors import NotFound, ProductError
@@ -131,7 +123,7 @@ def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
                 locked.title = title_from(text)
             turns = begin_answers(locked, question, admitted, ask.key, options=ask.options)
             if not locked.temporary:
-                remember(user=user, text=text, at=question.created)
+                remember_mentions(user=user, text=text, at=question.created)
             _attach(question, files)
             if parent is not None and parent.pk != before:
                 carry_marks(locked.pk, before, parent.pk, [question.pk])

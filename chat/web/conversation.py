@@ -27,7 +27,8 @@ from chat.models.conversation_state import ChatScope, scope_of, visible_conversa
 from chat.models.summary import NO_MARKS, marks_on
 from chat.prompts import inspector
 from chat.prompts import report as reports
-from chat.prompts.preview import Draft, chosen_files, plan_ahead
+from chat.prompts.document_budget import chosen_files
+from chat.prompts.preview import Draft, plan_ahead
 from chat.prompts.wording import plan_line
 from chat.runs import views as run_views
 from chat.sending.offers import in_words, offers, offers_again

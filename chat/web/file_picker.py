@@ -14,7 +14,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.context.types import DocumentBudget
 from chat.conversations import services
-from chat.prompts.preview import budget, chosen_files, counted
+from chat.prompts.document_budget import budget, chosen_files, counted
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import too_long
 from chat.web.conversation import asked_scope

@@ -291,15 +291,15 @@ def check_redis(url: str, variable: str = "REDIS_URL") -> None:
 _UNUSABLE = {
     "slave": (
         "is a replica, which takes no writes; have {variable} lead to the first, or to a proxy that knows which it is:"
-        " docs/operations.md, “Redis that fails over”."
+        " docs/operate/failover.md."
     ),
     "cluster": (
         "is a node of a Redis Cluster, which cannot be used; have {variable} lead to a Redis or Valkey that is none:"
-        " docs/operations.md, “Several Redis”."
+        " docs/operate/processes.md, “Several Redis”."
     ),
     "sentinel": (
         "is a Sentinel, which stores nothing; have {variable} lead to a proxy that knows which Redis is the first:"
-        " docs/operations.md, “Redis that fails over”."
+        " docs/operate/failover.md."
     ),
 }
 

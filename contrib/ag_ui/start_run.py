@@ -9,9 +9,10 @@ from django.db import transaction
 from accounts.models import User
 from chat.conversations import services
 from chat.models import Conversation, Message, Turn
-from chat.models.conversation_state import list_changed, lock, require_idle, visible_turn
+from chat.models.conversation_state import list_changed, lock, visible_turn
 from chat.prompts.turn_context import options_of
 from chat.sending.services import send
+from chat.summaries.idle import require_idle
 from chat.turns.admission import Given, admit
 from chat.turns.services import decide_call
 from chat.turns.submit import Ask, begin_answers, check_effort, models_of, remember_effort, turns_of_key

@@ -23,6 +23,7 @@ ROLE = DATABASE = "glasshouse"
 SUPERUSER = "postgres"
 CONNECTIONS = 100
 POOL = 20  # connections to the server that PgBouncer opens
+QUERY_WAIT_TIMEOUT = 10  # seconds that PgBouncer lets a statement wait for a server
 WAIT = 60.0  # seconds
 
 
@@ -181,7 +182,7 @@ class PgBouncer:
             # A server that is away is asked again soon, and whoever waits for one hears of it.
             "server_login_retry": 1,
             "server_connect_timeout": 3,
-            "query_wait_timeout": 10,
+            "query_wait_timeout": QUERY_WAIT_TIMEOUT,
             "tcp_user_timeout": 5_000,
         }
         text = f"[databases]\n{DATABASE} = host=127.0.0.1 port={port} dbname={DATABASE}\n[pgbouncer]\n"

@@ -17,7 +17,20 @@ from core.logs.context import known, trace_of
 # Whose lines are constants with places to fill in. Others put them together first, from whatever they were given.
 OURS = frozenset(
     (
-        *("accounts", "audit", "chat", "config", "contrib", "core", "files", "llm", "personas", "projects", "readers"),
+        *(
+            "accounts",
+            "audit",
+            "chat",
+            "config",
+            "contrib",
+            "core",
+            "files",
+            "llm",
+            "personas",
+            "projects",
+            "readers",
+            "workspace",
+        ),
         "django.request",
     )
 )

@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from django.conf import settings
-from django.utils.module_loading import import_string
-
 from files.models import Embedder, Reranker
 
 
@@ -46,6 +43,15 @@ class Ledger(Protocol):
         after it; one that failed before anything was read is not."""
 
 
+_ledgers: list[Ledger] = []
+
+
+def write_down_in(ledger: Ledger) -> None:
+    """Register the ledger, in `AppConfig.ready()` of the app that has it. Raises ValueError for a second one."""
+    if _ledgers:
+        raise ValueError(f"searches are written down by {_ledgers[0]!r} already")
+    _ledgers.append(ledger)
+
+
 def written_down(server: Embedder | Reranker, payer: Payer, expected: int) -> AbstractContextManager[Read]:
-    ledger: Ledger = import_string(settings.SEARCH_LEDGER)
-    return ledger(server, payer, expected)
+    return _ledgers[0](server, payer, expected)

@@ -9,7 +9,7 @@ import json
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 from django.contrib.auth.models import AbstractUser
 from django.core.cache import cache
 from django.db import transaction
-from django.db.models import QuerySet
 from redis.exceptions import RedisError
 
 from audit.services import record, record_saved, stored
@@ -29,15 +28,14 @@ from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from core.sentences import Sentence
 from files.index.ledger import NOBODY, Payer, written_down
-from files.index.search import Hit, SearchResult, search_many
-from files.models import File, Reranker
+from files.index.search import Hit
+from files.models import Reranker
 from llm import tokens
 
 ACTIVE_LOCK = "active re-ranker"  # two admins choosing one at once choose one after the other
 LEFT_ALONE, KEPT = 15, 60  # seconds
 HALVINGS = 3  # of passages that turn out to be too long for it
 TRIAL = ("capital of France", ["rain in May", "Paris, the capital of France"])
-
 log = logging.getLogger(__name__)
 
 
@@ -50,52 +48,11 @@ class Judgement:
     longest: int
 
 
-def find(*, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> SearchResult:
-    """As `search_many`, and then ordered by the active re-ranker, which judges by the first of the queries."""
-    reranker = Reranker.objects.filter(active=True).first()
-    if reranker is None:
-        return search_many(queries=queries, files=files, limit=limit, payer=payer)
-    most = max(limit, reranker.candidates) if limit > 0 else 0
-    result = search_many(queries=queries, files=files, limit=most, payer=payer)
-    hits = result.hits
-    judged, others = hits[: reranker.candidates], hits[reranker.candidates :]
-    if len(judged) < 2:
-        return replace(result, hits=hits[:limit])
-    try:
-        judgement = _judged(reranker, queries[0], [_shown(hit) for hit in judged], payer)
-    except ModelError as error:
-        log.warning("search in its first order, re-ranker %s: %s", reranker, error)
-        return SearchResult(hits[:limit], (*result.notes, _not_ordered(reranker.name, error.sentence)))
-    scored = [replace(hit, score=score) for hit, score in zip(judged, judgement.scores, strict=True)]
-    scored.sort(key=lambda hit: -hit.score)  # of equals the first order stays
-    others = [replace(hit, score=min(hit.score, scored[-1].score)) for hit in others]
-    notes = (_cut(reranker.name, judgement),) if judgement.cut else ()
-    return SearchResult([*scored, *others][:limit], (*result.notes, *notes))
-
-
-def _not_ordered(name: str, why: Sentence) -> Sentence:
-    return Sentence(
-        "The re-ranker “{name}” did not order the passages (“{why}”), so they stand in the order of the search.",
-        name=name,
-        why=why,
-    )
-
-
-def _cut(name: str, judgement: Judgement) -> Sentence:
-    return Sentence(
-        "The re-ranker “{name}” judged {cut} of {scores} passages by their first {longest} tokens alone.",
-        name=name,
-        cut=judgement.cut,
-        scores=len(judgement.scores),
-        longest=judgement.longest,
-    )
-
-
-def _shown(hit: Hit) -> str:
+def text_to_judge(hit: Hit) -> str:
     return "\n".join(filter(None, (hit.heading, hit.table_head, hit.text)))
 
 
-def _judged(reranker: Reranker, query: str, texts: list[str], payer: Payer) -> Judgement:
+def ordered_by(reranker: Reranker, query: str, texts: list[str], payer: Payer) -> Judgement:
     """As the server says it, or has said it a moment ago. Raises `ModelError`."""
     row = [str(reranker.pk), reranker.kind, reranker.base_url, reranker.model, reranker.api_key, reranker.longest]
     of_row = hashlib.sha256(json.dumps(row).encode()).hexdigest()

@@ -126,7 +126,9 @@ def tasks_for_prompt(
 
 
 def prompt_tasks(rows: Iterable[Task], *, on: date, mentioned: Iterable[str]) -> PromptTasks:
-    """The rule of docs/context.md, “Tasks”: all tasks of the day `on`, finished ones too, and all that were mentioned.
+    """Return all tasks of the day `on`, finished ones too, and all that were mentioned.
+
+    The rule: docs/develop/context.md, “Tasks”.
 
     Day tasks bring their checklist. Nothing is there because something else is: an objective brings no tasks and a task
     no objective. Today's tasks are in the user's order, those mentioned in that of their codes, so that neither depends

@@ -1,9 +1,8 @@
 """What may be done with objectives, tasks and checklist items, and by whom. Nothing here writes.
 
 A model works for a user and may create anything. It changes model and hybrid tasks and their checklists, not the
-user's own tasks and not objectives: there it only talks (docs/context.md, “Tasks”). It neither deletes nor reorders,
-and
-it does not pass a breakpoint that stands: only the user clears it or finishes its item.
+user's own tasks and not objectives: there it only talks (docs/develop/context.md, “Tasks”). It neither deletes nor
+reorders, and it does not pass a breakpoint that stands: only the user clears it or finishes its item.
 """
 
 import datetime

@@ -175,14 +175,14 @@ def test_the_newest_files_stand_first_and_the_list_takes_a_tenth_of_the_room(
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     model = model_of(scripted_model_row, tools=True)
-    files = [searchable(person, f"note-{number}.txt", f"Note {number}.".encode()) for number in range(8)]
+    files = [searchable(person, f"note-{number}.txt", f"Note {number}.".encode()) for number in range(16)]
     place = begun(person, model, *files)
     fill_window(person, place, model)
     alone = planned(person, place, model, "x")["sections"]["system"]
     plan = planned(person, place, model, "word " * (1_920 - alone))
     lines = listing(plan).splitlines()[1:]
-    assert "note-7.txt" in lines[0] and "note-6.txt" in lines[1]
-    assert lines[-1] == f"- and {8 - (len(lines) - 1)} more files"
+    assert "note-15.txt" in lines[0] and "note-14.txt" in lines[1]
+    assert lines[-1] == f"- and {16 - (len(lines) - 1)} more files"
     assert plan["sections"]["file_listing"] <= plan["limit"] // 10
 
 

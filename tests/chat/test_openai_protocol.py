@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from openai import APITimeoutError, OpenAI
 
+from accounts.models import ApiToken
 from chat.models import Conversation, Turn
 from llm.models import Model
 from personas.models import Persona
@@ -76,7 +77,7 @@ def test_what_the_model_gets_is_the_history_under_the_products_rules(
     assert [(message["role"], message["content"]) for message in sent.body["messages"][1:]] == [
         ("user", "Who are you?"),
         ("assistant", "A sailor."),
-        ("user", "Talk like a pirate.\n\nAnswer in Welsh.\n\nBe short."),
+        ("user", "# Persona “Sea Dog”\nTalk like a pirate.\n\nAnswer in Welsh.\n\nBe short."),
         ("user", f"And where? {mark}"),
     ]
     assert sent.body["messages"][0]["content"].startswith("You are being tested.")
@@ -237,7 +238,60 @@ def test_a_projects_files_and_instructions_hold_when_it_is_named(
     headers = {"X-Glasshouse-Project": project}
     openai_client.chat.completions.create(model="scripted", messages=asked(f"Hull? {mark}"), extra_headers=headers)
     [sent] = application.model.finished(mark)
-    assert sent.body["messages"][-2]["content"] == "Be precise."
+    assert sent.body["messages"][-2]["content"] == "# Instructions of the project “Boat”\nBe precise."
     theirs = {"model": "scripted", "messages": asked("Mine?")}
     response = posted(stranger, "chat/completions", theirs, **headers)
     assert response.status_code == 404 and response.json()["error"]["code"] == "not_found"
+
+
+def looked(text: str) -> list[dict[str, Any]]:
+    """A program's history in which its own tool has given `text`."""
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    return [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": text},
+        {"role": "assistant", "content": "It is there."},
+    ]
+
+
+def test_a_programs_own_tool_results_are_sent_as_it_sent_them_while_they_fit(
+    application: Application, person: Person
+) -> None:
+    mark = uuid4().hex
+    body = {"model": "scripted", "messages": [*looked("LONG RESULT " * 50), *asked(f"And now? {mark}")]}
+    assert posted(person, "chat/completions", body).status_code == 200
+    [sent] = application.model.finished(mark)
+    assert [m["content"] for m in sent.body["messages"] if m["role"] == "tool"] == ["LONG RESULT " * 50]
+
+
+def test_results_that_do_not_fit_are_stubbed_and_no_turn_is_left_out_for_them(
+    application: Application, person: Person
+) -> None:
+    mark = uuid4().hex
+    body = {"model": "scripted", "messages": [*looked("LONG RESULT " * 80_000), *asked(f"And now? {mark}")]}
+    assert posted(person, "chat/completions", body).status_code == 200
+    [sent] = application.model.finished(mark)
+    assert [m["content"] for m in sent.body["messages"] if m["role"] == "tool"] == [
+        "This tool result is no longer available."
+    ]
+
+
+def test_a_token_may_send_its_system_message_as_the_system_message(application: Application, person: Person) -> None:
+    mark = uuid4().hex
+    messages = [{"role": "system", "content": "You are a robot."}, *asked(f"Who? {mark}")]
+    body = {"model": "scripted", "messages": messages}
+    refused = posted(person, "chat/completions", body, **{"X-Glasshouse-System": "replace"})
+    assert refused.status_code == 403 and refused.json()["error"]["code"] == "missing_scope"
+    row = ApiToken.objects.filter(user=person.user).latest("created")
+    row.scopes = [*row.scopes, "system"]
+    row.save(update_fields=["scopes"])
+    assert posted(person, "chat/completions", body).status_code == 200
+    beside = posted(person, "chat/completions", body, **{"X-Glasshouse-System": "beside"})
+    assert beside.status_code == 200
+    replaced, kept = application.model.finished(mark)
+    assert replaced.body["messages"][0]["content"].startswith("You are a robot.")
+    assert "You are being tested." not in str(replaced.body["messages"])
+    assert kept.body["messages"][0]["content"].startswith("You are being tested.")
+    odd = posted(person, "chat/completions", body, **{"X-Glasshouse-System": "maybe"})
+    assert odd.status_code == 400 and odd.json()["error"]["code"] == "bad_header"

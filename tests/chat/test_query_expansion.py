@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from django.apps import apps
 
+from chat.documents.passages import MAX_QUERY, phrasings_of
 from chat.models import Conversation, Message
-from chat.tools.files import MAX_QUERY, MAX_VARIANTS, expanded, phrasings_of
+from chat.tools.files import MAX_VARIANTS, expanded
 from llm.types.tools import BadArguments
 from tests.conftest import Person
 

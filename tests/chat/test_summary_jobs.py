@@ -18,9 +18,11 @@ from django.utils import timezone
 from chat.background.tasks import sweep_turns
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
-from chat.models.conversation_state import idle, interrupt, state_of
+from chat.models.conversation_state import state_of
 from chat.models.tree import rows_between
 from chat.summaries import due
+from chat.summaries.ending import interrupt
+from chat.summaries.idle import idle
 from chat.summaries.jobs import claim, decided_for, stale
 from llm.models import Model
 from tests.application import Application

@@ -25,7 +25,7 @@ from contrib.cluster.trial.faults import faults
 from core.background import QUEUES
 from files.ingest import SLOTS
 from readers.__main__ import MEMORY
-from tests.config.test_operations import ELSEWHERE, READ
+from scripts.docs import variables
 
 DEPLOY = Path(settings.BASE_DIR) / "deploy"
 CHART = DEPLOY / "helm" / "glasshouse"
@@ -39,7 +39,7 @@ OF_OTHERS = {
     "UPSTREAM",
 }
 BESIDE = 120  # seconds that DRAIN_SECONDS is by default
-CONNECTIONS = 25  # to the database, of a process at most, as docs/operations.md has it
+CONNECTIONS = 25  # to the database, of a process at most, as docs/operate/processes.md has it
 SYSTEMD_ANALYZE = shutil.which("systemd-analyze")
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 HAPROXY_UNITS = sorted((DEPLOY / "haproxy").glob("*.service"))
@@ -51,7 +51,7 @@ CONTAINER = (DEPLOY / "Containerfile").read_text()
 
 
 def test_every_variable_is_one_of_the_settings() -> None:
-    known = set(READ.findall((settings.BASE_DIR / "config" / "settings.py").read_text())) | ELSEWHERE | OF_OTHERS
+    known = variables.documented() | variables.INTERNAL | OF_OTHERS
     named = {
         *re.findall(r"^([A-Z_]+)=", (DEPLOY / "glasshouse.env.example").read_text(), re.M),
         *re.findall(r"^Environment=([A-Z_]+)=", UNIT_TEXTS, re.M),
@@ -195,7 +195,7 @@ def test_the_chart_uses_the_values_that_it_has() -> None:
 def test_the_image_has_all_apps_and_is_not_run_by_root() -> None:
     roots = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
     copied = set(re.findall(r"^COPY (\w+)[ /]", CONTAINER, re.M))
-    assert copied == {*roots, "locale", "static", "templates"}
+    assert copied == {*roots, "docs", "locale", "static", "templates"}
     assert re.findall(r"^USER (\S+)", CONTAINER, re.M) == ["10001"]
 
 

@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 from django.apps import apps
-from django.conf import settings
 from django.db.models import CASCADE, ForeignKey
 
+from accounts.access.holds import paths_to_holds
 from accounts.models import User
 from accounts.services import delete_user
 from chat.conversations.services import update_conversation
@@ -60,15 +60,15 @@ def test_it_is_said_of_each_kind_of_row_whether_a_hold_keeps_it() -> None:
         for model in apps.get_models()
         for field in model._meta.get_fields()
         if isinstance(field, ForeignKey) and field.related_model is User and field.remote_field.on_delete is CASCADE
-        if model.__module__.split(".")[0] in ("accounts", "files", "personas", "projects", "chat")
+        if model.__module__.split(".")[0] in ("accounts", "files", "personas", "projects", "chat", "workspace")
     }
-    assert own - WITHOUT <= set(settings.LEGAL_HOLDS)
+    assert own - WITHOUT <= {model._meta.label for model in apps.get_models() if paths_to_holds(model)}
 
 
 def test_no_address_removes_what_is_under_a_hold(household: Household, people: Callable[..., User]) -> None:
     owner = next(row for row in household.rows if isinstance(row, User))
-    kept = [row for row in household.rows if row._meta.label in settings.LEGAL_HOLDS]
-    kept = [row for row in kept if settings.LEGAL_HOLDS[row._meta.label] and owner.pk in owners(row)]
+    kept = [row for row in household.rows if paths_to_holds(type(row))]
+    kept = [row for row in kept if owner.pk in owners(row)]
     User.objects.filter(pk=owner.pk).update(legal_hold=True)
     admin, refused, wrong = people(is_staff=True, is_superuser=True), 0, []
     for person in (owner, admin):

@@ -15,13 +15,18 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from config.embedded.paths import PROJECT_ROOT
+from tests.config.sources import modules, packages
 
 UV = str(Path(sys.executable).with_name("uv"))
 PYPROJECT: dict[str, Any] = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())
 APPS = PYPROJECT["tool"]["importlinter"]["root_packages"]
 OWN_PACKAGES = {*APPS, "tests", "scripts"}
+DEVELOPMENT = [
+    PROJECT_ROOT / folder
+    for folder in ("tests", "scripts", "docs/examples", "contrib/bench", "contrib/cluster", "readers/tests")
+]
 OWNERS = metadata.packages_distributions()
-PEER = PROJECT_ROOT / "scripts/bench/peers/chainlit_app.py"  # runs in the environment of another product
+PEER = PROJECT_ROOT / "contrib/bench/peers/chainlit_app.py"  # runs in the environment of another product
 PYTHON_FILES = (".py", "/__init__.py")
 EXPORTS = {
     "requirements.txt": (),
@@ -72,15 +77,13 @@ def undeclared_imports(paths: Iterator[Path], declared: set[str]) -> set[str]:
 
 def test_the_product_declares_every_package_that_it_imports() -> None:
     embedded = PROJECT_ROOT / "config" / "embedded"
-    paths = [path for app in APPS for path in (PROJECT_ROOT / app).rglob("*.py")]
-    served = (path for path in paths if embedded not in path.parents)
+    served = (path for path in modules(*packages()) if embedded not in path.parents)
     assert undeclared_imports(served, declared_names()) == set()
     assert undeclared_imports(embedded.rglob("*.py"), declared_names("embedded")) == set()
 
 
 def test_tests_and_scripts_declare_every_package_that_they_import() -> None:
-    folders = ("tests", "scripts", "docs/examples")
-    paths = (path for folder in folders for path in (PROJECT_ROOT / folder).rglob("*.py"))
+    paths = (path for folder in DEVELOPMENT for path in folder.rglob("*.py"))
     checked = (path for path in paths if path != PEER and "node_modules" not in path.parts)
     assert undeclared_imports(checked, declared_names("embedded", "dev")) == set()
 

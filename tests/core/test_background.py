@@ -17,7 +17,8 @@ from accounts.models import User
 from chat.models import Import
 from config.celery import app
 from core import background
-from tests.product import ROOT, WAIT, until
+from tests.config.sources import modules, packages
+from tests.product import WAIT, until
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +104,6 @@ async def test_what_must_not_be_left_half_done_is_done_although_whoever_waits_is
     assert waiting.cancelling() == 1
 
 
-SOURCES = ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects")
 TASK_NAME = re.compile(r"\"((?:\w+\.)+tasks\.\w+)\"")
 
 
@@ -113,7 +113,7 @@ def names(path: Path) -> set[str]:
 
 def test_every_task_that_is_named_anywhere_exists() -> None:
     app.loader.import_default_modules()
-    named = {name for source in SOURCES for path in (ROOT / source).rglob("*.py") for name in names(path)}
+    named = {name for path in modules(*packages()) for name in names(path)}
     assert {"chat.tasks.send_next", "files.tasks.read_file", "accounts.webhooks.tasks.deliver"} <= named
     assert named <= set(app.tasks)
 

@@ -8,7 +8,8 @@ from django.test import Client
 from django.urls import reverse
 
 from core.errors import ModelError
-from files.index.reranking import find, try_reranker
+from files.index.finding import find_passages
+from files.index.reranking import try_reranker
 from files.index.search import search
 from files.models import File, Reranker
 from tests.files.collections import indexed, new_owner
@@ -30,13 +31,13 @@ def points(hits: list[Any]) -> list[int]:
 
 @pytest.mark.parametrize("tei", [False, True])
 def test_the_order_is_the_rerankers_and_what_it_was_not_given_follows(files: Any, tei: bool) -> None:
-    assert points(find(queries=["falcon"], files=files).hits) == [1, 7, 9, 5]
+    assert points(find_passages(queries=["falcon"], files=files).hits) == [1, 7, 9, 5]
     with ScriptedReranker(tei=tei) as server:
         row_of(server, candidates=3).save()
-        found = find(queries=["falcon", "garden"], files=files, limit=10)
+        found = find_passages(queries=["falcon", "garden"], files=files, limit=10)
         assert (points(found.hits), found.notes) == ([9, 7, 1, 5], ())
         assert [hit.score for hit in found.hits[:3]] == [0.9, 0.7, 0.1] and found.hits[3].score <= 0.1
-        assert points(find(queries=["falcon", "garden"], files=files, limit=2).hits) == [9, 7]
+        assert points(find_passages(queries=["falcon", "garden"], files=files, limit=2).hits) == [9, 7]
         assert [body["query"] for body in server.asked] == ["falcon"], "what it said is kept for a moment"
 
 
@@ -44,7 +45,7 @@ def test_more_passages_than_it_takes_at_once_come_in_several_requests(db: None) 
     many = File.objects.filter(pk=indexed(new_owner(), [f"falcon {at} points" for at in range(40)]).pk)
     with ScriptedReranker(tei=True) as server:
         row_of(server, candidates=40).save()
-        assert points(find(queries=["falcon"], files=many, limit=40).hits) == list(range(39, -1, -1))
+        assert points(find_passages(queries=["falcon"], files=many, limit=40).hits) == list(range(39, -1, -1))
         assert sorted(len(body["texts"]) for body in server.asked) == [8, 32]
 
 
@@ -54,13 +55,15 @@ def test_a_passage_that_is_too_long_for_it_is_cut_and_the_note_says_so(db: None,
     file = File.objects.filter(pk=indexed(new_owner(), long).pk)
     with ScriptedReranker(tei=kind == "tei", llama=kind == "llama", jina=kind == "jina") as server:
         row_of(server, longest=900).save()
-        found = find(queries=["falcon"], files=file)
+        found = find_passages(queries=["falcon"], files=file)
         assert [hit.text[7] for hit in found.hits] == ["4", "3"] and 0 < found.hits[0].score < 1
         [note] = found.notes
         assert note.english.startswith("The re-ranker “Ours” judged 1 of 2 passages by their first 3")
         assert len(server.asked) == 1 and len(server.bodies) == 2
         Reranker.objects.update(longest=100)
-        assert find(queries=["falcon"], files=file).notes[0].english.endswith("by their first 100 tokens alone.")
+        assert (
+            find_passages(queries=["falcon"], files=file).notes[0].english.endswith("by their first 100 tokens alone.")
+        )
 
 
 @pytest.mark.parametrize(
@@ -83,12 +86,12 @@ def test_a_failure_leaves_the_first_order_and_a_note(files: Any, broken: bytes |
     first = search(query="falcon", files=files)
     with ScriptedReranker(broken=broken) as server:
         row_of(server, patience=1).save()
-        found = find(queries=["falcon"], files=files)
+        found = find_passages(queries=["falcon"], files=files)
         asked = len(server.heads)
         assert found.hits == first
         [note] = found.notes
         assert note.english.startswith(NOT_ORDERED) and why in note.english
-        assert find(queries=["garden"], files=files).notes == (note,)
+        assert find_passages(queries=["garden"], files=files).notes == (note,)
         assert len(server.heads) == asked, "it is left alone for a moment"
 
 
@@ -96,9 +99,9 @@ def test_a_server_that_is_away_and_a_key_that_is_wrong_are_named(files: Any) -> 
     with ScriptedReranker() as server:
         row = row_of(server, api_key="another")
         row.save()
-        assert "refused the API key" in find(queries=["falcon"], files=files).notes[0].english
+        assert "refused the API key" in find_passages(queries=["falcon"], files=files).notes[0].english
     Reranker.objects.update(api_key=KEY)
-    found = find(queries=["falcon"], files=files)
+    found = find_passages(queries=["falcon"], files=files)
     assert points(found.hits) == [1, 7, 9, 5] and "cannot be reached" in found.notes[0].english
 
 
@@ -114,23 +117,23 @@ def test_a_server_that_is_away_and_a_key_that_is_wrong_are_named(files: Any) -> 
 def test_what_jina_refuses_is_named(files: Any, status: str, code: str, said: str, why: str) -> None:
     with ScriptedReranker(jina=True, broken=refused_by_jina(status, code, said)) as server:
         row_of(server).save()
-        assert why in find(queries=["falcon"], files=files).notes[0].english
+        assert why in find_passages(queries=["falcon"], files=files).notes[0].english
 
 
 def test_a_key_and_a_model_that_jina_does_not_know_are_named(files: Any) -> None:
     with ScriptedReranker(jina=True) as server:
         row_of(server, api_key="another").save()
-        assert "refused the API key" in find(queries=["falcon"], files=files).notes[0].english
+        assert "refused the API key" in find_passages(queries=["falcon"], files=files).notes[0].english
         Reranker.objects.update(api_key=KEY, model="rank-1")
-        assert "does not offer this model" in find(queries=["falcon"], files=files).notes[0].english
+        assert "does not offer this model" in find_passages(queries=["falcon"], files=files).notes[0].english
         Reranker.objects.update(model=JINAS_MODEL)
-        assert points(find(queries=["falcon"], files=files).hits) == [9, 7, 5, 1]
+        assert points(find_passages(queries=["falcon"], files=files).hits) == [9, 7, 5, 1]
 
 
 def test_nobody_is_asked_while_none_is_active(files: Any) -> None:
     with ScriptedReranker() as server:
         row_of(server, active=False).save()
-        assert (points(find(queries=["falcon"], files=files).hits), server.heads) == ([1, 7, 9, 5], [])
+        assert (points(find_passages(queries=["falcon"], files=files).hits), server.heads) == ([1, 7, 9, 5], [])
 
 
 def test_an_administrator_sets_one_up_tests_it_and_switches_it_off(admin_client: Client) -> None:

@@ -1,4 +1,4 @@
-"""A low count is a suspicion at most, and a window is learnt from proof only (docs/context.md, “What was read”)."""
+"""A low count is a suspicion at most, and a window is learnt from proof only: docs/develop/context.md."""
 
 import random
 from collections.abc import Iterator, Mapping

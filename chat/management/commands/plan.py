@@ -1,4 +1,4 @@
-"""`manage.py plan`: what the context engine would do, JSON lines in and out (docs/context.md, “manage.py plan”)."""
+"""`manage.py plan`: what the context engine would do, JSON lines in and out: docs/develop/context.md."""
 
 import os
 import sys

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from contrib.cluster.company import Company
+from contrib.cluster.postgres import QUERY_WAIT_TIMEOUT
 from contrib.cluster.process import ClusterError
 from contrib.cluster.proxy import Kind
 
@@ -68,6 +69,11 @@ def _cut(wire: str, who: str, whom: str, unready: frozenset[str] | None = NOBODY
 def _with_waiting(fault: Fault) -> Fault:
     """Allow requests to wait until the fault ends: the database hangs, and they have sent it a statement."""
     return replace(fault, answered_within=fault.seconds + ANSWERED_WITHIN)
+
+
+def _behind_pgbouncer(fault: Fault) -> Fault:
+    """Allow requests to wait for as long as PgBouncer does for a PostgreSQL that is away."""
+    return replace(fault, answered_within=QUERY_WAIT_TIMEOUT + ANSWERED_WITHIN)
 
 
 def _away(name: str, seconds: float, unready: frozenset[str] | None, fault: str, said: str) -> Fault:
@@ -187,10 +193,10 @@ BEHIND = (
     _kill("pgbouncer", None),
     _with_waiting(_cut("pgbouncer-postgres", "PgBouncer", "PostgreSQL", WEBS)),
     # From here on PgBouncer talks to the other PostgreSQL, past the line that was cut.
-    Fault(
+    _behind_pgbouncer(Fault(
         "postgres-fails-over", "PostgreSQL killed; its replica takes its place after 3 s", _fail_over, unready=None,
         after=lambda company: company.postgres.follow(),
-    ),
+    )),
     _away("rabbitmq", 30.0, NOBODY, "broker-away", "the broker (RabbitMQ) away for 30 s"),
     _freeze("turns-1", 45.0),
     _freeze("web-1", 15.0, frozenset({"web-1"})),
@@ -208,10 +214,10 @@ BEHIND = (
         _hand_redis_over, unready=None,
         before=lambda company: company.pair_redis(), after=lambda company: company.part_redis(),
     ),
-    Fault(
+    _behind_pgbouncer(Fault(
         "kill-postgres", "kill -9 of PostgreSQL, started again after 2 s",
         lambda company: company.postgres.first.process.kill(), seconds=4.0, unready=None,
-    ),
+    )),
     _with_waiting(Fault(
         "postgres-hangs", "PostgreSQL hangs for 15 s (SIGSTOP of all its processes)", _hang,
         lambda company: company.postgres.first.process.signal(signal.SIGCONT), 15.0, WEBS,

@@ -1,4 +1,4 @@
-"""The tables of what was tried and survived, in docs/operations.md between marks; each run replaces its own rows."""
+"""The tables of docs/operate/trials.md, between marks; each run replaces its own rows."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from contrib.cluster.proxy import PROXIES, Kind
 from contrib.cluster.trial.suffer import Outcome, requests_words
 from tests.product import ROOT
 
-GUIDE = ROOT / "docs" / "operations.md"
+GUIDE = ROOT / "docs" / "operate" / "trials.md"
 FIRST = next(iter(PROXIES.values()))  # through which all is tried; what is tried through others has a table of its own
 TRIED = "<!-- tried: made by make test-cluster -->", "<!-- tried: end -->"
 THROUGH_OTHERS = "<!-- through others: made by make test-cluster PROXY=nginx -->", "<!-- through others: end -->"

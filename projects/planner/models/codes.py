@@ -1,4 +1,4 @@
-"""The codes of objectives, tasks and checklist items, such as `D2026-11-21-T02.C03`; see docs/context.md, “Tasks”.
+"""The codes of objectives, tasks and checklist items, such as `D2026-11-21-T02.C03`: docs/develop/context.md, “Tasks”.
 
 A code is the series it is numbered in and a number from 1 to 99. It never changes and is never given twice, so it is
 what people and models call a task by. Series: `Y2026-O` and `M2026-11-O` for objectives, `M2026-11-T` and

@@ -1,6 +1,6 @@
 """The document budget and the summary plan where the published vectors are silent.
 
-Rules: docs/context.md, “Files and projects” and “Summaries”.
+Rules: docs/develop/context.md, “Files and projects” and “Summaries”.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Numbers of documents, search results as JSON, and which project files are inline.
 
-Rules: docs/context.md, “Order” and “Files and projects”.
+Rules: docs/develop/context.md, “Order” and “Files and projects”.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""The fine print of `manage.py plan` (docs/context.md, “manage.py plan”), a sentence a test."""
+"""The fine print of `manage.py plan` (docs/develop/context.md, “manage.py plan”), a sentence a test."""
 
 import json
 from typing import Any

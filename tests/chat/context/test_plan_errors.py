@@ -1,4 +1,4 @@
-"""Requests that `manage.py plan` cannot answer, and lines that are none (docs/context.md, “manage.py plan”)."""
+"""Requests that `manage.py plan` cannot answer, and lines that are none (docs/develop/context.md, “manage.py plan”)."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The rules of docs/context.md, “Order” and “The room”, that the published vectors do not pin."""
+"""The rules of docs/develop/context.md, “Order” and “The room”, that the published vectors do not pin."""
 
 import re
 from typing import Any

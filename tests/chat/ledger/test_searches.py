@@ -17,9 +17,9 @@ from chat.models import Attachment, Conversation, Message
 from chat.tools.files import Scope, SearchFiles
 from core.errors import ModelError
 from files.index.embedders import active_embedder, embed
+from files.index.finding import find_passages
 from files.index.indexing import reembed
 from files.index.ledger import Payer
-from files.index.reranking import find
 from files.models import Embedder, File
 from tests.application import Application
 from tests.conftest import Person
@@ -53,7 +53,9 @@ def test_what_is_indexed_is_its_owners_and_what_is_searched_the_searchers(remote
     owner, other = new_owner(), new_owner()
     file = indexed(owner, TEXTS)
     place = Conversation.objects.create(owner=other)
-    find(queries=["falcon"], files=File.objects.filter(pk=file.pk), payer=Payer(other.pk, conversation=place.pk))
+    find_passages(
+        queries=["falcon"], files=File.objects.filter(pk=file.pk), payer=Payer(other.pk, conversation=place.pk)
+    )
     first, second = calls()
     assert (first.person, first.purpose, first.model, first.model_name) == (owner, "embedding", None, "small")
     assert first.input > 0 and not first.counted and first.cost == Decimal(2) * first.input / 1_000_000
@@ -96,7 +98,7 @@ def test_a_reranker_is_paid_by_searches_or_by_tokens(tei: bool) -> None:
     files = File.objects.filter(pk=indexed(owner, [f"falcon {at} points" for at in range(40)]).pk)
     with ScriptedReranker(tei=tei) as server:
         row_of(server, candidates=40, search_price=Decimal(2), input_price=Decimal("0.5") if tei else None).save()
-        find(queries=["falcon"], files=files, limit=40, payer=Payer(owner.pk))
+        find_passages(queries=["falcon"], files=files, limit=40, payer=Payer(owner.pk))
     [call] = calls()
     assert (call.purpose, call.person, call.counted, call.output) == ("reranking", owner, True, 0)
     searches = 2 if tei else 1  # requests

@@ -1,0 +1,21 @@
+"""What is deleted with a person and no row of theirs owns.
+
+An app registers a function in `AppConfig.ready()`: `on_user_delete(delete_reminders_of)`.
+"""
+
+from collections.abc import Callable
+
+from accounts.models import User
+
+_functions: list[Callable[[User], None]] = []
+
+
+def on_user_delete(function: Callable[[User], None]) -> None:
+    """Register a function that is called in the transaction that deletes a person, before their row goes."""
+    _functions.append(function)
+
+
+def delete_unowned(person: User) -> None:
+    """Delete what the registered functions know of. Call it in the transaction that deletes the person."""
+    for function in _functions:
+        function(person)

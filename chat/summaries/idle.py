@@ -1,0 +1,81 @@
+"""Whether nothing goes on in a conversation: no answer, no summary that is in time, no run.
+
+It ends summaries that are late, so it stands with them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import transaction
+
+from accounts.models import User
+from chat.models import Conversation, SummaryJob
+from chat.models.conversation_state import busy, lock, require_owner
+from chat.models.queries import Standing, standing
+from chat.summaries.ending import expire
+from core.errors import ProductError
+from core.sentences import Sentence
+from projects.planner.models import Run
+
+
+@contextmanager
+def idle(user: User, conversation: Conversation) -> Iterator[Conversation]:
+    """A transaction around a change of the person's own conversation, locked, while nothing is going on in it.
+
+    Raises `NotFound`, and `already_answering` and `summarising` (409).
+    """
+    require_owner(user, conversation)
+    with transaction.atomic():
+        locked = lock(conversation)
+        require_idle(locked)
+        yield locked
+
+
+class RunWaits(ProductError):
+    """Whatever is sent here is an answer to this run."""
+
+    def __init__(self, run: Run) -> None:
+        self.run_id = run.pk
+        super().__init__(
+            "run_waits",
+            Sentence("A run waits for you here. Answer it, or try again where it is shown."),
+            status=409,
+        )
+
+
+def require_idle(conversation: Conversation, *, of_run: bool = False) -> Standing:
+    """What was asked for to decide it, of a conversation that is locked.
+
+    Raises `already_answering`, `summarising`, `run_in_progress` or `RunWaits` (409). A summary that takes too long is
+    no reason to wait.
+    """
+    found = standing(conversation)
+    if found.answering:
+        raise busy()
+    if found.summarising:
+        expire(SummaryJob.objects.filter(conversation=conversation))
+    if found.summarising and SummaryJob.objects.live().filter(conversation=conversation).exists():
+        raise ProductError(
+            "summarising",
+            "Older messages are being summarised. Send again when that is done, at most two minutes from its start; "
+            "your text is kept.",
+            status=409,
+        )
+    if found.running and not of_run:
+        require_no_run(conversation)
+    return found
+
+
+def require_no_run(conversation: Conversation) -> None:
+    """Raises `run_in_progress` or `RunWaits` (409) where a run is at work or waits."""
+    run = Run.objects.filter(conversation=conversation, status__in=Run.UNFINISHED).first()
+    if run is not None:
+        raise RunWaits(run) if run.status == Run.Status.WAITING else run_in_progress()
+
+
+def run_in_progress() -> ProductError:
+    return ProductError(
+        "run_in_progress",
+        "A run is at work in this conversation. Wait until it asks you, or stop it; your text is kept.",
+        status=409,
+    )

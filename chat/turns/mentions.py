@@ -1,0 +1,19 @@
+"""What a person's message mentions with @ is kept for their day."""
+
+from datetime import datetime
+
+from accounts.models import User
+from chat.models import Mention
+from projects.planner.models import codes
+from projects.planner.models.task import Task
+from projects.planner.queries import tasks_of, today
+
+
+def remember_mentions(*, user: User, text: str, at: datetime) -> None:
+    """Keeps, for the user's day at that moment, what exists of what a message mentions."""
+    found = codes.mentions(text) if "@" in text else []
+    if not found:
+        return
+    known = Task.objects.visible_to(user).filter(code__in=tasks_of(found)).values_list("code", flat=True)
+    day = today(user, at)
+    Mention.objects.bulk_create((Mention(user=user, day=day, code=code) for code in known), ignore_conflicts=True)

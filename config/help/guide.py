@@ -1,0 +1,103 @@
+"""The pages of docs/ as files: where each is, in which language, and which one is about a page of the product."""
+
+import posixpath
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from django.conf import settings
+
+DOCS: Path = settings.BASE_DIR / "docs"
+ENGLISH = "en"
+PAGES_OF_PRODUCT = "use/pages"  # its table says which page of the guide is about which page of the product
+FILE = re.compile(r"(?P<path>.+?)(?:\.(?P<language>[a-z]{2}))?\.md")
+TITLE = re.compile(r"^# +(.+)$", re.MULTILINE)
+COMMENT = re.compile(r"^<!--.*?-->\n?", re.DOTALL | re.MULTILINE)
+PARAMETER = re.compile(r"<[^>]*>")
+ROW = re.compile(r"^\| [^|]+ \| `/([^`]*)` \| \[[^\]]*\]\(([^)]+)\) \|$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class GuidePage:
+    """A page in one language. `path` is its place below docs/ without suffix, such as `use/sharing`."""
+
+    path: str
+    language: str
+    title: str
+    text: str
+
+    @property
+    def folder(self) -> str:
+        return self.path.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place that a link leads to. `path` begins with `..` where that is outside of docs/."""
+
+    path: str
+    anchor: str
+
+    @property
+    def outside(self) -> bool:
+        return self.path.startswith("..")
+
+
+def page(path: str, language: str) -> GuidePage | None:
+    """Return the page in that language, else in English; None where there is none."""
+    return _pages().get((path, language)) or _pages().get((path, ENGLISH))
+
+
+def pages(language: str) -> list[GuidePage]:
+    """Return each page once, in that language where it has it."""
+    each = (page(path, language) for path in dict.fromkeys(path for path, _ in _pages()))
+    return [row for row in each if row is not None]
+
+
+def pages_in(folder: str, language: str) -> list[GuidePage]:
+    return [row for row in pages(language) if row.folder == folder]
+
+
+def place(target: str, folder: str) -> Place:
+    """Return the place that a relative link in a page of `folder` leads to."""
+    file, _, anchor = target.partition("#")
+    path = posixpath.normpath(posixpath.join(folder, file))
+    match = FILE.fullmatch(path)
+    return Place(match["path"] if match else path, anchor)
+
+
+def place_about(route: str) -> Place:
+    """Return the place about a page of the product, whose route is as Django's resolver has it.
+
+    Of the rows of the table the one with the most parts decides that the route begins with.
+    """
+    parts = _parts(route)
+    rows = _rows()
+    size = next(size for size in range(len(parts), -1, -1) if parts[:size] in rows)
+    return rows[parts[:size]]
+
+
+@cache
+def _rows() -> dict[tuple[str, ...], Place]:
+    table = page(PAGES_OF_PRODUCT, ENGLISH)
+    rows = ROW.findall(table.text) if table else []
+    return {(): Place("index", ""), **{_parts(address): place(target, "use") for address, target in rows}}
+
+
+def _parts(route: str) -> tuple[str, ...]:
+    return tuple(PARAMETER.sub("<>", route).strip("/").split("/")) if route.strip("/") else ()
+
+
+@cache
+def _pages() -> dict[tuple[str, str], GuidePage]:
+    """Read every page once: they change with the version of the product."""
+    read = (_page(file.relative_to(DOCS).as_posix(), file.read_text()) for file in sorted(DOCS.rglob("*.md")))
+    return {(row.path, row.language): row for row in read}
+
+
+def _page(name: str, text: str) -> GuidePage:
+    match = FILE.fullmatch(name)
+    path, language = (match["path"], match["language"]) if match else (name, None)
+    title = TITLE.search(text)
+    return GuidePage(path, language or ENGLISH, title[1] if title else path, COMMENT.sub("", text))

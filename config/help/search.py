@@ -1,0 +1,84 @@
+"""The search of the guide: by the beginnings of words, over sections, without regard to capitals and accents."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from config.help.guide import GuidePage, Place, pages
+from config.help.rendering import PARSER, anchor_of, text_of
+
+WORD = re.compile(r"\w+")
+MOST = 20  # hits
+EXCERPT = 200  # characters
+RECORDS = "decisions/"  # why things are as they are: half as likely to be what somebody looks for
+IN_TITLE, IN_HEADING, MOST_IN_TEXT = 6, 4, 3  # what a word counts there, and how often one counts in the text
+
+
+@dataclass(frozen=True, slots=True)
+class GuideSection:
+    """A heading of a page with what stands below it; `words` are folded, in the order of the text."""
+
+    page: GuidePage
+    heading: str
+    place: Place
+    text: str
+    title_words: tuple[str, ...]
+    heading_words: tuple[str, ...]
+    words: tuple[str, ...]
+
+    @property
+    def excerpt(self) -> str:
+        return self.text if len(self.text) <= EXCERPT else self.text[:EXCERPT].rsplit(" ", 1)[0] + " …"
+
+
+def find(query: str, language: str) -> list[GuideSection]:
+    """Return the sections that have all words of the query, best first."""
+    beginnings = _words(query)
+    ranked = [(_score(section, beginnings), section) for section in _sections(language)] if beginnings else []
+    return [section for score, section in sorted(ranked, key=lambda each: -each[0]) if score][:MOST]
+
+
+def _score(section: GuideSection, beginnings: tuple[str, ...]) -> int:
+    scores = [
+        IN_TITLE * _count(section.title_words, word)
+        + IN_HEADING * _count(section.heading_words, word)
+        + min(MOST_IN_TEXT, _count(section.words, word))
+        for word in beginnings
+    ]
+    return sum(scores) // (1 + section.page.path.startswith(RECORDS)) if all(scores) else 0
+
+
+def _count(words: tuple[str, ...], beginning: str) -> int:
+    return sum(word.startswith(beginning) for word in words)
+
+
+@cache
+def _sections(language: str) -> tuple[GuideSection, ...]:
+    return tuple(section for page in pages(language) for section in _sections_of(page))
+
+
+def _sections_of(page: GuidePage) -> Iterator[GuideSection]:
+    heading, texts = page.title, list[str]()
+    tokens = PARSER.parse(page.text)
+    for index, token in enumerate(tokens):
+        if token.type == "heading_open" and token.tag != "h1":
+            yield _section(page, heading, texts)
+            heading, texts = text_of(tokens[index + 1]), []
+        elif token.type == "inline" and tokens[index - 1].type != "heading_open":
+            texts.append(text_of(token))
+        elif token.type in ("fence", "code_block"):
+            texts.append(token.content)
+    yield _section(page, heading, texts)
+
+
+def _section(page: GuidePage, heading: str, texts: list[str]) -> GuideSection:
+    text = " ".join(" ".join(texts).split())
+    place = Place(page.path, "" if heading == page.title else anchor_of(heading))
+    return GuideSection(page, heading, place, text, _words(page.title), _words(heading), _words(text))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    plain = unicodedata.normalize("NFKD", text.lower().replace("đ", "d"))
+    return tuple(WORD.findall("".join(sign for sign in plain if not unicodedata.combining(sign))))

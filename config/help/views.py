@@ -1,0 +1,47 @@
+"""The pages of the guide, for everybody who is signed in."""
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import get_language
+from django.views.decorators.http import require_safe
+
+from config.help import search
+from config.help.guide import ENGLISH, Place, page, pages_in
+from config.help.rendering import address_of
+from config.help.rendering import render as rendered
+
+LONGEST_QUERY = 200  # characters
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Show the table of contents, or the hits of a search."""
+    query = request.GET.get("q", "")[:LONGEST_QUERY]
+    if not query.strip():
+        return guide_page(request, "index")
+    hits = [(section, address_of(section.place)) for section in search.find(query, _language())]
+    return render(request, "help/search.html", {"query": query, "hits": hits, "section": "help"})
+
+
+@require_safe
+def guide_page(request: HttpRequest, path: str) -> HttpResponse:
+    """Show a page in the reader's language where it exists, else in English; of a folder, the list of its pages."""
+    path, language = path.strip("/"), _language()
+    shown = page(path, language)
+    folder = shown.folder if shown else path
+    neighbours = [(each, address_of(Place(each.path, ""))) for each in pages_in(folder, language) if folder]
+    if shown is None and not neighbours:
+        raise Http404
+    context = {
+        "title": shown.title if shown else path.rpartition("/")[2].capitalize(),
+        "content": rendered(shown) if shown else "",
+        "content_language": shown.language if shown else ENGLISH,
+        "neighbours": neighbours,
+        "path": path,
+        "section": "help",
+    }
+    return render(request, "help/page.html", context)
+
+
+def _language() -> str:
+    return (get_language() or ENGLISH).split("-")[0]

@@ -1,0 +1,14 @@
+"""`{% help_address %}`: where “?” leads, which is the place in the guide about the page that is shown."""
+
+from django import template
+
+from config.help.guide import place_about
+from config.help.rendering import address_of
+
+register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def help_address(context: template.Context) -> str:
+    match = context["request"].resolver_match
+    return address_of(place_about(match.route if match else ""))

@@ -1,0 +1,59 @@
+"""The front door of search: passages by words and by meaning, then in the order of the workspace's re-ranker."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from django.db.models import QuerySet
+
+from core.errors import ModelError
+from core.sentences import Sentence
+from files.index.ledger import NOBODY, Payer
+from files.index.reranking import Judgement, ordered_by, text_to_judge
+from files.index.search import SearchResult, search_many
+from files.models import File, Reranker
+
+log = logging.getLogger(__name__)
+
+
+def find_passages(
+    *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY
+) -> SearchResult:
+    """As `search_many`, and then ordered by the active re-ranker, which judges by the first of the queries."""
+    reranker = Reranker.objects.filter(active=True).first()
+    if reranker is None:
+        return search_many(queries=queries, files=files, limit=limit, payer=payer)
+    most = max(limit, reranker.candidates) if limit > 0 else 0
+    result = search_many(queries=queries, files=files, limit=most, payer=payer)
+    hits = result.hits
+    judged, others = hits[: reranker.candidates], hits[reranker.candidates :]
+    if len(judged) < 2:
+        return replace(result, hits=hits[:limit])
+    try:
+        judgement = ordered_by(reranker, queries[0], [text_to_judge(hit) for hit in judged], payer)
+    except ModelError as error:
+        log.warning("search in its first order, re-ranker %s: %s", reranker, error)
+        return SearchResult(hits[:limit], (*result.notes, _not_ordered(reranker.name, error.sentence)))
+    scored = [replace(hit, score=score) for hit, score in zip(judged, judgement.scores, strict=True)]
+    scored.sort(key=lambda hit: -hit.score)  # of equals the first order stays
+    others = [replace(hit, score=min(hit.score, scored[-1].score)) for hit in others]
+    notes = (_cut(reranker.name, judgement),) if judgement.cut else ()
+    return SearchResult([*scored, *others][:limit], (*result.notes, *notes))
+
+
+def _not_ordered(name: str, why: Sentence) -> Sentence:
+    return Sentence(
+        "The re-ranker “{name}” did not order the passages (“{why}”), so they stand in the order of the search.",
+        name=name,
+        why=why,
+    )
+
+
+def _cut(name: str, judgement: Judgement) -> Sentence:
+    return Sentence(
+        "The re-ranker “{name}” judged {cut} of {scores} passages by their first {longest} tokens alone.",
+        name=name,
+        cut=judgement.cut,
+        scores=len(judgement.scores),
+        longest=judgement.longest,
+    )

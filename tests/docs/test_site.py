@@ -1,0 +1,24 @@
+"""`make docs` builds a site that loads nothing from elsewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.product import ROOT
+
+LOADED = re.compile(
+    r'<(?:script|img|iframe)[^>]* src="(https?:[^"]+)|<link[^>]* rel="?stylesheet"?[^>]* href="(https?:[^"]+)'
+)
+
+
+@pytest.mark.process
+def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    pages = list(tmp_path.rglob("*.html"))
+    assert (tmp_path / "use" / "sharing" / "index.html") in pages
+    assert (tmp_path / "search" / "search_index.json").exists()
+    assert {match for page in pages for match in LOADED.findall(page.read_text())} == set()
