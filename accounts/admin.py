@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext
 from django.utils.translation import gettext as _
 
 from accounts import services
@@ -24,6 +25,7 @@ from accounts.people_admin import RightsAdmin, refused_beside
 from accounts.webhooks import admin as webhook_admin
 from core import i18n
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display, go
+from core.sentences import Sentence
 
 __all__ = [  # Django looks for admin pages here alone
     "audit_admin",
@@ -87,7 +89,7 @@ class AdminRecordAdmin(RecordAdmin):
 
     @display(description="Message")
     def said(self, record: AdminRecord) -> str:
-        return i18n.translated(record.message)
+        return gettext(record.message) if record.message else ""
 
 
 @admin.register(ApiToken)
@@ -136,4 +138,4 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
     def _revoke(self, request: HttpRequest, token: ApiToken) -> None:
         services.revoke_token(user=acting(request), token=token)
-        self.message_user(request, f"The token “{token}” is revoked.", messages.SUCCESS)
+        self.message_user(request, Sentence("The token “{token}” is revoked.", token=str(token)), messages.SUCCESS)

@@ -20,7 +20,6 @@ from accounts.access.login import require_own_way
 from accounts.access.login_throttle import LimitedTriesMixin, begin
 from accounts.models import User
 from core.errors import ProductError
-from core.i18n import translated
 
 # What each scope lets a token do.
 SCOPES = {
@@ -64,7 +63,7 @@ class SignInForm(LimitedTriesMixin, AuthenticationForm):
             require_own_way(person)
         except ProductError as error:
             self.provider_only = True
-            raise ValidationError(translated(error.detail), code=error.code) from error
+            raise ValidationError(str(error.sentence), code=error.code) from error
 
 
 class AdminSignInForm(SignInForm, UnfoldSignInForm):

@@ -17,6 +17,7 @@ from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.urls import reverse
+from django.utils.translation import gettext_noop
 
 from accounts.access.delegation import group_outranks, require_rank
 from accounts.access.login import require_own_way
@@ -27,6 +28,7 @@ from core.audit.services import record
 from core.background import enqueue
 from core.errors import ProductError
 from core.permissions import require_right, require_store
+from core.sentences import Sentence
 
 MOST_LINES = 500
 MOST_OF_ADDRESS = 5  # accounts that have the same one
@@ -63,7 +65,11 @@ def new_key(*, user: AbstractUser, person: User) -> str:
     require_store(user, person)
     require_rank(user, person)
     if not person.is_active:
-        raise ProductError("not_active", f"“{person}” is deactivated. Activate the account first.", status=409)
+        raise ProductError(
+            "not_active",
+            Sentence("“{person}” is deactivated. Activate the account first.", person=str(person)),
+            status=409,
+        )
     if not person.has_usable_password():
         person.set_unusable_password()  # another one, which the keys until now do not fit
         person.save(update_fields=["password"])
@@ -131,14 +137,16 @@ class Wrong:
     """`line` counts from 1, the heading included."""
 
     line: int
-    sentence: str
+    sentence: Sentence
 
 
 class LinesRefused(ProductError):
     """Nothing was imported; `wrong` says of each line why."""
 
     def __init__(self, wrong: Sequence[Wrong]) -> None:
-        super().__init__("lines_refused", "Nothing was imported. Correct these lines and import again.", status=422)
+        super().__init__(
+            "lines_refused", gettext_noop("Nothing was imported. Correct these lines and import again."), status=422
+        )
         self.wrong = wrong
 
 
@@ -161,15 +169,17 @@ def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
     """The number of each line that is not empty, and its cells by column."""
     heading = text.lstrip("\ufeff").partition("\n")[0]
     if not heading.strip():
-        sentence = "The table is empty. Its first line names the columns: username, email, name, groups."
+        sentence = Sentence("The table is empty. Its first line names the columns: username, email, name, groups.")
         raise ProductError("empty_table", sentence, status=422)
     delimiter = max(DELIMITERS, key=heading.count)
     rows = csv.reader(StringIO(text.lstrip("\ufeff")), delimiter=delimiter)
     names = [name.strip().lower() for name in next(rows)]
     unknown = [name for name in names if name not in COLUMNS]
     if unknown or "username" not in names:
-        found = f"“{unknown[0][:40]}” is no column" if unknown else "The column “username” is missing"
-        sentence = f"{found}. The first line names the columns: username, email, name, groups."
+        problem = Sentence("The column “username” is missing")
+        if unknown:
+            problem = Sentence("“{name}” is no column", name=unknown[0][:40])
+        sentence = Sentence("{found}. The first line names the columns: username, email, name, groups.", found=problem)
         raise ProductError("no_such_column", sentence, status=422)
     for row in rows:
         if any(cell.strip() for cell in row):
@@ -181,10 +191,13 @@ class _Table:
 
     def __init__(self, user: AbstractUser, lines: list[tuple[int, dict[str, str]]]) -> None:
         if not lines:
-            sentence = "The table names nobody. Write one line for each person below the columns."
+            sentence = Sentence("The table names nobody. Write one line for each person below the columns.")
             raise ProductError("empty_table", sentence, status=422)
         if len(lines) > MOST_LINES:
-            sentence = f"The table has more than {MOST_LINES} people. Split it, and import the parts one by one."
+            sentence = Sentence(
+                "The table has more than {most_lines} people. Split it, and import the parts one by one.",
+                most_lines=MOST_LINES,
+            )
             raise ProductError("too_many_lines", sentence, status=422)
         self._user, self._lines = user, lines
         self._seen: dict[str, int] = {}
@@ -206,13 +219,19 @@ class _Table:
         found = Group.objects.filter(name__in=named)
         return {group.name: (group, group_outranks(group, self._user)) for group in found}
 
-    def _read(self, number: int, cells: dict[str, str]) -> Iterator[str]:
+    def _read(self, number: int, cells: dict[str, str]) -> Iterator[Sentence]:
         """Everything that is wrong with a line, in sentences."""
         name = cells.get("username", "")
         if name in self._taken:
-            yield f"There is somebody called “{name}” already. Choose another user name, or leave the line out."
+            yield Sentence(
+                "There is somebody called “{name}” already. Choose another user name, or leave the line out.", name=name
+            )
         if name and name in self._seen:
-            yield f"Line {self._seen[name]} has the user name “{name}”, too. Keep one of them."
+            yield Sentence(
+                "Line {name} has the user name “{name2}”, too. Keep one of them.",
+                name=str(self._seen[name]),
+                name2=name,
+            )
         self._seen.setdefault(name, number)
         first, _, last = cells.get("name", "").rpartition(" ")
         person = User(
@@ -221,15 +240,21 @@ class _Table:
         try:
             person.clean_fields(exclude={"password"})
         except ValidationError as error:
-            yield from (f"{_LABELS[field]}: {said[0]}" for field, said in error.message_dict.items())
+            for field, problems in error.message_dict.items():
+                yield Sentence.verbatim(problems[0]).about(_LABELS[field])
         person.clean()
         groups = []
         for group in _names(cells):
             row, more = self._groups.get(group, (None, False))
             if row is None:
-                yield f"There is no group “{group}”. Make it first, or correct the name; between groups stands “|”."
+                yield Sentence(
+                    "There is no group “{group}”. Make it first, or correct the name; between groups stands “|”.",
+                    group=group,
+                )
             elif more:
-                yield f"The group “{group}” gives rights that you lack, so you cannot put anybody into it."
+                yield Sentence(
+                    "The group “{group}” gives rights that you lack, so you cannot put anybody into it.", group=group
+                )
             else:
                 groups.append(row)
         self.people.append((person, groups))

@@ -18,8 +18,8 @@ from django.db.models import CASCADE, ManyToManyField, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.translation import gettext, gettext_lazy, gettext_noop, ngettext
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm
 from unfold.widgets import (
     UnfoldAdminFileFieldWidget,
@@ -34,6 +34,7 @@ from core import i18n
 from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display
 from core.errors import ProductError
 from core.net.site import site_origin
+from core.sentences import Sentence
 
 RIGHTS = {  # what each of Django's lets one do with the rows of a table
     "add": gettext_lazy("add"),
@@ -44,7 +45,7 @@ RIGHTS = {  # what each of Django's lets one do with the rows of a table
 KINDS = {"totp": "Authenticator app", "webauthn": "Passkey"}
 MOST_AT_ONCE = 500  # people of one act in the list
 MOST_BYTES = 500_000  # of a table
-SIGNS_IN = (
+SIGNS_IN = gettext_noop(
     "Whether the person signs in with a password. Without one, nobody signs in to this account until a new link"
     " has been used."
 )
@@ -55,7 +56,7 @@ def refused_beside(require: Callable[..., None], *given: Any) -> None:
     try:
         require(*given)
     except ProductError as error:
-        raise ValidationError(error.detail, code=error.code) from error
+        raise ValidationError(str(error.sentence), code=error.code) from error
 
 
 class InviteForm(forms.ModelForm[User]):
@@ -134,11 +135,11 @@ class TableForm(forms.Form):
         if file is None:
             return cleaned
         if (file.size or 0) > MOST_BYTES:
-            raise ValidationError("The file has more than 500 kB. Split it, and import the parts one by one.")
+            raise ValidationError(gettext("The file has more than 500 kB. Split it, and import the parts one by one."))
         try:
             cleaned["text"] = file.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            sentence = "The file is not written in UTF-8. Save it as “CSV UTF-8” and choose it again."
+            sentence = gettext("The file is not written in UTF-8. Save it as “CSV UTF-8” and choose it again.")
             raise ValidationError(sentence) from error
         self.data = {**self.data.dict(), "text": cleaned["text"]}  # type: ignore[attr-defined]  # it was posted
         return cleaned
@@ -333,10 +334,12 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         try:
             people.sign_out(user=acting(request), person=person, tokens=form.cleaned_data["tokens"])
         except ProductError as error:
-            return self.back(request, person, error.detail, messages.ERROR)
+            return self.back(request, person, error.sentence, messages.ERROR)
         if form.cleaned_data["tokens"]:
-            return self.back(request, person, f"“{person}” is signed out everywhere. The tokens are revoked.")
-        return self.back(request, person, f"“{person}” is signed out everywhere.")
+            return self.back(
+                request, person, Sentence("“{person}” is signed out everywhere. The tokens are revoked.", person=person)
+            )
+        return self.back(request, person, Sentence("“{person}” is signed out everywhere.", person=person))
 
     @confirmed(
         "Remove second factors",
@@ -350,8 +353,8 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         try:
             second_factors.reset(user=acting(request), person=person)
         except ProductError as error:
-            return self.back(request, person, error.detail, messages.ERROR)
-        return self.back(request, person, f"The second factors of “{person}” are removed.")
+            return self.back(request, person, error.sentence, messages.ERROR)
+        return self.back(request, person, Sentence("The second factors of “{person}” are removed.", person=person))
 
     # Many
 
@@ -362,7 +365,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         def make(person: User) -> None:
             made.append((person, people.new_key(user=acting(request), person=person)))
 
-        self._each(request, rows, make, "Links were made for {}.")
+        self._each(request, rows, make, gettext_noop("Links were made for {}."))
         return self._links(request, made) if made else None
 
     @admin.action(description="Sign out everywhere", permissions=["change"])
@@ -370,49 +373,50 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         def act(person: User) -> None:
             people.sign_out(user=acting(request), person=person)
 
-        self._each(request, rows, act, "{} were signed out everywhere.")
+        self._each(request, rows, act, gettext_noop("{} were signed out everywhere."))
 
     @admin.action(description="Deactivate", permissions=["change"])
     def deactivate_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
         def act(person: User) -> None:
             people.switch(user=acting(request), person=person, active=False)
 
-        self._each(request, rows, act, "{} were deactivated, and signed out everywhere.")
+        self._each(request, rows, act, gettext_noop("{people} were deactivated, and signed out everywhere."))
 
     @admin.action(description="Activate", permissions=["change"])
     def activate_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
         def act(person: User) -> None:
             people.switch(user=acting(request), person=person, active=True)
 
-        self._each(request, rows, act, "{} were activated.")
+        self._each(request, rows, act, gettext_noop("{people} were activated."))
 
     def _each(self, request: HttpRequest, rows: QuerySet[User], act: Callable[[User], None], said: str) -> None:
         """What can be done is done, each for itself; who is left out is named with the reason."""
         chosen, done = list(rows[: MOST_AT_ONCE + 1]), 0
         if len(chosen) > MOST_AT_ONCE:
-            sentence = f"Nothing was done: choose at most {MOST_AT_ONCE} people at once."
+            sentence = Sentence(
+                "Nothing was done: choose at most {most_at_once} people at once.", most_at_once=MOST_AT_ONCE
+            )
             self.message_user(request, sentence, messages.ERROR)
             return
-        refused: dict[str, list[str]] = {}
+        refused: dict[Sentence, list[str]] = {}
         for person in chosen:
             try:
                 with transaction.atomic():
                     act(person)
             except ProductError as error:
-                refused.setdefault(error.detail, []).append(str(person))
+                refused.setdefault(error.sentence, []).append(str(person))
             else:
                 done += 1
         if done:
-            self.message_user(
-                request,
-                i18n.translated(said).format(ngettext("%(count)d person", "%(count)d people", done) % {"count": done}),
-                messages.SUCCESS,
-            )
-        for sentence, names in refused.items():
+            counted = ngettext("%(count)d person", "%(count)d people", done) % {"count": done}
+            self.message_user(request, Sentence(said, people=counted), messages.SUCCESS)
+        for reason, names in refused.items():
             named, more = ", ".join(names[:5]), len(names) - 5
-            left_out = (
-                f"Left out: {named} and {more} more. {sentence}" if more > 0 else f"Left out: {named}. {sentence}"
-            )
+            left_out = Sentence("Left out: {named}. {sentence}", named=named, sentence=reason)
+            if more > 0:
+                left_out = Sentence(
+                    "Left out: {named} and {more} more. {sentence}", named=named, more=more, sentence=reason
+                )
             self.message_user(request, left_out, messages.ERROR)
 
     @button("Import from a table", icon="upload", permission="invite")
@@ -424,9 +428,9 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
                 made = people.import_people(user=acting(request), text=form.cleaned_data["text"])
             except people.LinesRefused as error:
                 wrong = error.wrong
-                form.add_error(None, error.detail)
+                form.add_error(None, str(error.sentence))
             except ProductError as error:
-                form.add_error(None, error.detail)
+                form.add_error(None, str(error.sentence))
             else:
                 return self._links(request, made)
         groups = Group.objects.order_by("name").values_list("name", flat=True)[:20]
@@ -452,7 +456,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         try:
             mailed = people.mail_links(links)
         except ProductError as error:
-            self.message_user(request, error.detail, messages.ERROR)
+            self.message_user(request, error.sentence, messages.ERROR)
         shown = [each for each in links if each[0] not in mailed]
         context = {"links": shown, "mailed": mailed, "days": settings.PASSWORD_RESET_TIMEOUT // 86_400}
         return self.page(request, "links", title, context)

@@ -37,6 +37,7 @@ from accounts.models import ApiToken, User
 from core import background
 from core.errors import ProductError
 from core.logs.metrics import STREAMS
+from core.sentences import Sentence
 from workspace.models.settings import workspace_at
 
 NOT_SIGNED_IN, TOO_MANY = 4401, 4430  # close codes
@@ -182,7 +183,9 @@ def require_connection(person: UUID) -> None:
     one more is not taken. On the event loop."""
     most = settings.CONNECTIONS_AT_ONCE
     if most and _watch().of_person[person] >= most:
-        detail = f"{most} sockets and streams of yours are open. Close some, then open this one again."
+        detail = Sentence(
+            "{most} sockets and streams of yours are open. Close some, then open this one again.", most=most
+        )
         raise ProductError("too_many_connections", detail, status=429, retry_after=10)
 
 

@@ -11,6 +11,7 @@ from django.contrib.auth.models import AbstractUser, Group, Permission
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext_noop
 
 from accounts.access.authentication import token_digest
 from accounts.access.delegation import is_last_admin, require_held, require_rank
@@ -22,6 +23,7 @@ from accounts.models import AdminRecord, ApiToken, May, Session, User
 from core.audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
+from core.sentences import Sentence
 from core.time_zones import is_zone, present_name
 from workspace.models.settings import all_languages, workspace_at
 
@@ -68,7 +70,10 @@ def _scopes(given: Sequence[str] | None) -> list[str]:
     unknown = sorted(set(given or ()) - set(ApiToken.SCOPES))
     if unknown:
         known = ", ".join(ApiToken.SCOPES)
-        raise ProductError("unknown_scope", f"There is no scope “{unknown[0]}”. The scopes are {known}.")
+        raise ProductError(
+            "unknown_scope",
+            Sentence("There is no scope “{unknown}”. The scopes are {known}.", unknown=unknown[0], known=known),
+        )
     if not chosen:
         raise ProductError("no_scope", "Choose at least one scope: without one the token may do nothing.")
     return chosen
@@ -77,11 +82,15 @@ def _scopes(given: Sequence[str] | None) -> list[str]:
 def _within(asking: ApiToken, scopes: Sequence[str], expires: datetime | None) -> None:
     lacking = [scope for scope in scopes if scope not in asking.scopes]
     if lacking:
-        sentence = f"This token lacks the scope “{lacking[0]}”, so it cannot give it to another. Leave it out."
+        sentence = Sentence(
+            "This token lacks the scope “{lacking}”, so it cannot give it to another. Leave it out.", lacking=lacking[0]
+        )
         raise ProductError("scope_not_held", sentence, status=403)
     if asking.expires is not None and (expires is None or expires > asking.expires):
         end = asking.expires.isoformat(timespec="minutes")
-        sentence = f"This token ends at {end}; another may not outlive it. Set “expires” to that or earlier."
+        sentence = Sentence(
+            "This token ends at {end}; another may not outlive it. Set “expires” to that or earlier.", end=end
+        )
         raise ProductError("outlives_its_maker", sentence, status=403)
 
 
@@ -117,7 +126,9 @@ def change_preferences(*, user: User, fields: Mapping[str, Any]) -> User:
     if changes.get("language", user.language) != user.language and changes["language"]:
         offered = workspace_at().languages
         if changes["language"] in all_languages() and changes["language"] not in offered:
-            sentence = f"This workspace does not offer that language. Choose one of {', '.join(offered)}."
+            sentence = Sentence(
+                "This workspace does not offer that language. Choose one of {offered}.", offered=", ".join(offered)
+            )
             raise ProductError("invalid_setting", sentence)
     for name, value in changes.items():
         setattr(user, name, value)
@@ -186,7 +197,7 @@ def sign_out_elsewhere(*, user: User, here: str | None, tokens: bool = False) ->
     record(user=user, action="person.signed_out_everywhere", row=user, name=user.get_username())
 
 
-LAST_ADMIN = "This is the last administrator who can do everything. Make somebody else a superuser first."
+LAST_ADMIN = gettext_noop("This is the last administrator who can do everything. Make somebody else a superuser first.")
 
 
 @transaction.atomic
@@ -313,7 +324,7 @@ def require_deletable(user: AbstractUser, person: User) -> None:
 def require_no_hold(person: User) -> None:
     """Raises `legal_hold` (409) where a hold keeps the person or something that would go with them."""
     if is_held(person):
-        sentence = (
+        sentence = Sentence(
             "This person, a conversation of theirs, or one that has a file of theirs, is under a legal hold. "
             "Take that away first."
         )

@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from accounts.models import User
 from chat.conversations.erasing import hold
@@ -24,7 +25,6 @@ from chat.models import Conversation, Import, Share, Summary, SummaryJob, Turn
 from chat.texts import admin as text_admin
 from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column, confirmed, display, go
 from core.errors import ProductError
-from core.i18n import translated
 from personas.models import Persona
 
 __all__ = ["text_admin"]  # Django looks for admin pages here alone
@@ -218,7 +218,7 @@ class SummaryJobAdmin(RecordAdmin):
 
     @display(description="Detail")
     def said(self, job: SummaryJob) -> str:
-        return translated(job.detail) or "–"
+        return str(job.detail) or "–"
 
     @display(description="Status", label=STATES)
     def status_label(self, job: SummaryJob) -> str:
@@ -279,7 +279,7 @@ class ImportAdmin(RecordAdmin):
 
     @display(description="What went wrong")
     def what_went_wrong(self, job: Import) -> str:
-        return translated(job.error_detail) or "–"
+        return str(job.error_detail) or "–"
 
     @display(description="Status", label=STATES)
     def status_label(self, job: Import) -> str:
@@ -299,7 +299,7 @@ class ImportAdmin(RecordAdmin):
         explain="What an import that failed was given is kept for 30 days. Nothing comes twice.",
     )
     def retry(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        return self._change(request, object_id, retry_import, "The import begins again.")
+        return self._change(request, object_id, retry_import, gettext_noop("The import begins again."))
 
     @confirmed(
         "Remove",
@@ -309,14 +309,14 @@ class ImportAdmin(RecordAdmin):
         explain="What is kept of its upload is deleted for ever. The conversations that it brought stay.",
     )
     def remove(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        return self._change(request, object_id, remove_import, "The import is removed.")
+        return self._change(request, object_id, remove_import, gettext_noop("The import is removed."))
 
     def _change(self, request: HttpRequest, pk: str, change: Callable[..., None], said: str) -> HttpResponse:
         job = self.row(request, pk)
         try:
             change(user=cast("User", request.user), job=job)
         except ProductError as error:
-            return self.back(request, job, error.detail, messages.ERROR)
+            return self.back(request, job, error.sentence, messages.ERROR)
         self.message_user(request, said, messages.SUCCESS)
         return go(reverse("admin:chat_import_changelist"))
 

@@ -37,8 +37,8 @@ from chat.turns.submit import Ask, check_effort, regenerate
 from core import json_bodies
 from core.api.idempotency import LONGEST_KEY
 from core.errors import NotFound, ProductError
-from core.i18n import translated
 from core.requests import get_or_404, identifier
+from core.sentences import Sentence
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class ConversationConsumer(SignedInConsumer):
 
     async def _refuse(self, error: ProductError, frame_id: object) -> None:
         with override(self.language):
-            detail = translated(error.detail)
+            detail = str(error.sentence)
         await self.send_json({"type": "ERROR", "id": frame_id, "code": error.code, "detail": detail})
 
     async def on_ping(self, frame: dict[str, Any]) -> None:
@@ -195,7 +195,9 @@ def _parse(text: str | None, pace: Pace) -> dict[str, Any]:
 def _sequence(frame: dict[str, Any]) -> int:
     after = frame.get("after_seq", 0)
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= LAST_SEQ:
-        raise ProductError("bad_sequence", f"after_seq must be a whole number from 0 to {LAST_SEQ:,}.")
+        raise ProductError(
+            "bad_sequence", Sentence("after_seq must be a whole number from 0 to {last_seq}.", last_seq=LAST_SEQ)
+        )
     return after
 
 
@@ -221,7 +223,9 @@ def _ids(frame: dict[str, Any], name: str) -> list[UUID]:
     if given is None:
         return []
     if not isinstance(given, list) or len(given) > MAX_IDS:
-        raise ProductError("bad_list", f"{name} must be a list of at most {MAX_IDS} ids.")
+        raise ProductError(
+            "bad_list", Sentence("{name} must be a list of at most {max_ids} ids.", name=name, max_ids=MAX_IDS)
+        )
     return [identifier(each, name.removesuffix("s")) for each in given]
 
 
@@ -234,7 +238,10 @@ def _go_on(how: Callable[..., Any], user: User, frame: dict[str, Any]) -> None:
 def _key(frame: dict[str, Any]) -> str | None:
     key = frame.get("key") or None
     if key is not None and (not isinstance(key, str) or len(key) > LONGEST_KEY):
-        raise ProductError("bad_idempotency_key", f"key must be a string of at most {LONGEST_KEY} characters, a UUID.")
+        raise ProductError(
+            "bad_idempotency_key",
+            Sentence("key must be a string of at most {longest_key} characters, a UUID.", longest_key=LONGEST_KEY),
+        )
     return key
 
 

@@ -19,7 +19,7 @@ from django.utils.translation import override, pgettext_lazy
 from core.audit.words import WORDS
 from core.i18n import ADMIN
 
-APPS = ("audit", "llm", "accounts", "files", "personas", "projects", "chat")
+APPS = ("audit", "llm", "workspace", "accounts", "files", "personas", "projects", "chat")
 NOT_IN_VIETNAMESE = ("account", "mfa")  # apps of allauth, which brings no words in Vietnamese
 NAMES = ("verbose_name", "verbose_name_plural")
 Change = Callable[[Any], Any]

@@ -24,6 +24,7 @@ from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
+from django.utils.translation import gettext
 from unfold.admin import ModelAdmin
 from unfold.decorators import action
 from unfold.decorators import display as unfold_display
@@ -36,6 +37,7 @@ from core.audit.models import Entry
 from core.audit.origin import origin
 from core.audit.services import record
 from core.audit.words import WORDS
+from core.sentences import Sentence
 
 HISTORY_PAGE = 100  # acts of a row on a page of its history
 MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
@@ -177,16 +179,8 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
             vars(self).pop("request", None)
 
     def message_user(self, request: HttpRequest, message: Any, *given: Any, **options: Any) -> None:
-        super().message_user(request, i18n.translated(str(message)), *given, **options)
-
-    def render_change_form(self, request: HttpRequest, context: Any, *given: Any, **options: Any) -> Any:
-        """What a form refuses is said in the reader's language, as what is done is."""
-        formsets = [part.formset for part in context["inline_admin_formsets"]]
-        forms = [context["adminform"].form, *(form for formset in formsets for form in formset.forms)]
-        refused = [each for form in forms for each in form.errors.values()]
-        for errors in (*refused, *(formset.non_form_errors() for formset in formsets)):
-            errors.data = [i18n.translated(str(said)) for said in errors]
-        return super().render_change_form(request, context, *given, **options)
+        text = message if isinstance(message, Sentence) else Sentence(str(message))
+        super().message_user(request, str(text), *given, **options)
 
     def row(self, request: HttpRequest, pk: str) -> Any:
         """Raises Http404 for what is not there or not to be seen in this admin."""
@@ -262,7 +256,7 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
         for row in queryset:
             self.delete_model(request, row)
 
-    def back(self, request: HttpRequest, row: Any, said: str, level: int = messages.SUCCESS) -> HttpResponse:
+    def back(self, request: HttpRequest, row: Any, said: Sentence | str, level: int = messages.SUCCESS) -> HttpResponse:
         """The end of a dialog: the row's page, which says this."""
         self.message_user(request, said, level)
         return go(reverse(f"admin:{self.opts.label_lower.replace('.', '_')}_change", args=[row.pk]))
@@ -278,7 +272,7 @@ class Boxes(forms.CheckboxSelectMultiple):
 def in_words(entry: str) -> str:
     """An entry of a history: a sentence of ours, or in Django's form what was changed, by the names of fields."""
     if not entry.startswith("["):
-        return i18n.translated(entry)
+        return gettext(entry) if entry else ""
     changes = json.loads(entry)
     for about in (each for change in changes for each in change.values()):
         if "name" in about:

@@ -7,25 +7,23 @@ sentences that say what to do, without secrets or internals.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.sentences import Sentence
+
 LONGEST_DETAIL = 2_000  # characters; values of the request stand in it, and a request may have megabytes
 
 
-def shortened(text: str, longest: int) -> str:
-    """Return the text with its middle left out where it has more characters: a sentence around a value stays whole."""
-    if len(text) <= longest:
-        return text
-    end = longest // 3
-    return f"{text[: longest - end - 1]}…{text[-end:]}"
-
-
 class ProductError(Exception):
-    """`code` is stable and machine-readable, `status` the HTTP status, `extra` more JSON members for programs."""
+    """`code` is stable and machine-readable, `status` the HTTP status, `extra` more JSON members for programs.
 
-    def __init__(self, code: str, detail: str, *, status: int = 400, **extra: Any) -> None:
-        detail = shortened(detail, LONGEST_DETAIL)
-        super().__init__(f"{code}: {detail}")
+    `sentence` is for people, who read it in their language; `detail` is its English text, for models, logs and
+    commands. A literal is enough where the sentence has no values.
+    """
+
+    def __init__(self, code: str, sentence: Sentence | str, *, status: int = 400, **extra: Any) -> None:
+        self.sentence = Sentence.of(sentence).shortened(LONGEST_DETAIL)
+        self.detail = self.sentence.english
+        super().__init__(f"{code}: {self.detail}")
         self.code = code
-        self.detail = detail
         self.status = status
         self.extra = extra
 
@@ -37,13 +35,16 @@ class ProductError(Exception):
 
 class NotFound(ProductError):
     def __init__(self, what: str) -> None:
-        super().__init__("not_found", f"There is no such {what}, or it is not yours.", status=404)
+        super().__init__(
+            "not_found", Sentence("There is no such {what}, or it is not yours.", what=Sentence(what)), status=404
+        )
 
 
 def invalid_setting(errors: Mapping[str, Sequence[str]], row: str = "") -> ProductError:
     """The first of what Django found wrong with a row, by field; `row` names it where several are set at once."""
     field, found = next(iter(errors.items()))
-    return ProductError("invalid_setting", f"{row}: {field}: {found[0]}" if row else f"{field}: {found[0]}")
+    place = f"{row}: {field}" if row else field
+    return ProductError("invalid_setting", Sentence.verbatim(f"{place}: {found[0]}"))
 
 
 # The provider is down, over its limit, or does not let us in: the same request may be answered elsewhere. What a model
@@ -84,14 +85,14 @@ class ModelError(ProductError):
     def __init__(
         self,
         code: str,
-        detail: str,
+        sentence: Sentence | str,
         *,
         retryable: bool,
         retry_after: float | None = None,
         limit: int | None = None,
         parameter: str = "",
     ) -> None:
-        super().__init__(code, detail, status=502)
+        super().__init__(code, sentence, status=502)
         self.retryable = retryable
         self.retry_after = retry_after
         self.limit = limit

@@ -12,6 +12,7 @@ from rest_framework import parsers
 from rest_framework.exceptions import ParseError
 
 from core.errors import ProductError
+from core.sentences import Sentence
 
 # Bytes that CPython takes at most, with the place in the list or the object around it.
 OBJECT, LIST, SCALAR, STRING = 240, 80, 40, 60
@@ -33,7 +34,7 @@ def load(raw: bytes, most: int = MOST, encoding: str = "utf-8") -> Any:
 def load_text(text: str, most: int = MOST) -> Any:
     """Return the value of a JSON text that is decoded already, as `load` does."""
     if _weighs_more(text, most):
-        sentence = "The request has too many lists, objects and other values. Send fewer of them at once."
+        sentence = Sentence("The request has too many lists, objects and other values. Send fewer of them at once.")
         raise ProductError("too_many_values", sentence, status=413)
     return json.loads(text, parse_constant=_refuse)
 

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from django.db import connection
 
 from core.errors import ProductError
+from core.sentences import Sentence
 
 IN_TRANSACTION = 8  # waits of one process at a time that hold a connection, a third of the pool
 BUSY_SECONDS = 5
@@ -49,7 +50,7 @@ def wait_outside() -> Iterator[None]:
         yield
         return
     if not _places.acquire(blocking=False):
-        sentence = "Too many requests wait for other servers at the moment. Try again in a few seconds."
+        sentence = Sentence("Too many requests wait for other servers at the moment. Try again in a few seconds.")
         raise ProductError("busy", sentence, status=503, retry_after=BUSY_SECONDS)
     try:
         yield

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern
 
 from core.errors import ProductError
+from core.sentences import Sentence
 
 Action = Literal["add", "change", "delete", "view"]
 
@@ -38,7 +39,9 @@ def require_right(user: AbstractUser | None, action: Action, what: models.Model 
     if not (user.is_active and user.is_staff):
         raise ProductError("staff_only", "Only an administrator can change this. Ask one to do it.", status=403)
     name = f"{what._meta.app_label}.{get_permission_codename(action, what._meta)}"
-    raise ProductError("right_missing", f"You lack the right “{name}”. Ask a superuser for it.", status=403)
+    raise ProductError(
+        "right_missing", Sentence("You lack the right “{name}”. Ask a superuser for it.", name=name), status=403
+    )
 
 
 def require_store(user: AbstractUser | None, row: models.Model) -> None:
@@ -48,7 +51,7 @@ def require_store(user: AbstractUser | None, row: models.Model) -> None:
 
 def signed_out() -> ProductError:
     """Return what a script is told whose page is of somebody who is not signed in any more."""
-    sentence = "You were signed out. What you have written is kept here; sign in again to go on."
+    sentence = Sentence("You were signed out. What you have written is kept here; sign in again to go on.")
     return ProductError("not_authenticated", sentence, status=401)
 
 

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from core.sentences import Sentence
+
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 OTHERS = 0o077  # what group and others may do
 
@@ -41,7 +43,7 @@ def close_file(path: Path) -> None:
         path.chmod(FILE_MODE)
 
 
-def make_target(directory: Path) -> str:
+def make_target(directory: Path) -> Sentence | None:
     """Make the directory that somebody has named; return a warning where it was there and is open to others.
 
     Its mode stays then: other things may be in it, for other people.
@@ -49,11 +51,14 @@ def make_target(directory: Path) -> str:
     if not directory.exists():
         directory.mkdir(DIRECTORY_MODE, parents=True)
         directory.chmod(DIRECTORY_MODE)
-        return ""
+        return None
     mode = directory.stat().st_mode & 0o777
     if not mode & OTHERS:
-        return ""
-    return (
-        f"{directory} was there and is open to others of this machine (mode {mode:o}). What is written into it is for "
-        f"its owner alone; run chmod 700 {directory} unless others need the folder."
+        return None
+    return Sentence(
+        "{directory} was there and is open to others of this machine (mode {mode}). What is written into it is for "
+        "its owner alone; run chmod 700 {directory2} unless others need the folder.",
+        directory=str(directory),
+        mode=f"{mode:o}",
+        directory2=str(directory),
     )

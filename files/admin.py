@@ -7,6 +7,7 @@ from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 from django.utils.decorators import method_decorator
+from django.utils.translation import gettext
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminPasswordWidget
@@ -14,6 +15,7 @@ from unfold.widgets import UnfoldAdminPasswordWidget
 from core.admin import Confirmation, RecordAdmin, RowAdmin, acting, confirmed, display
 from core.crypto import state_of
 from core.errors import ModelError
+from core.sentences import Sentence
 from files.index import reranking
 from files.models import Embedder, File, Reranker
 from llm.admin import KeyedAdmin
@@ -31,7 +33,7 @@ class FileAdmin(RecordAdmin):
     search_fields = ("=id", "=sha256", "=owner__username")
     search_help_text = "The id or SHA-256 of a file, or a user name"
     fields = (
-        *("id", "owner", "media_type", "bytes", "sha256", "status_label", "error_code", "error", "counted", "pages"),
+        *("id", "owner", "media_type", "bytes", "sha256", "status_label", "error_code", "problem", "counted", "pages"),
         *("encoding", "chosen_encoding", "language", "searchable", "chunker", "attempt", "heartbeat", "created"),
     )
 
@@ -48,6 +50,10 @@ class FileAdmin(RecordAdmin):
     @display(description="Status", ordering="status", label=STATES)
     def status_label(self, file: File) -> str:
         return file.status
+
+    @display(description="error")
+    def problem(self, file: File) -> str:
+        return " ".join(map(str, file.notes)) or "–"
 
     @display(description="Tokens")
     def counted(self, file: File) -> str:
@@ -68,7 +74,7 @@ class EmbedderForm(forms.ModelForm[Embedder]):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("kind") == Embedder.Kind.OPENAI and not (cleaned.get("base_url") and cleaned.get("model")):
-            self.add_error("base_url", "An endpoint needs a base URL and the name of a model.")
+            self.add_error("base_url", gettext("An endpoint needs a base URL and the name of a model."))
         return cleaned
 
 
@@ -152,10 +158,16 @@ class RerankerAdmin(KeyedAdmin):
         try:
             right = reranking.try_reranker(reranker=reranker)
         except ModelError as error:
-            return self.back(request, reranker, f"{reranker}: {error.detail}", messages.ERROR)
+            return self.back(request, reranker, error.sentence.about(reranker), messages.ERROR)
         if right:
-            return self.back(request, reranker, f"{reranker} answers, and puts what answers a question first.")
-        said = f"{reranker} answers, but puts a passage first that does not answer the question."
+            return self.back(
+                request,
+                reranker,
+                Sentence("{reranker} answers, and puts what answers a question first.", reranker=reranker),
+            )
+        said = Sentence(
+            "{reranker} answers, but puts a passage first that does not answer the question.", reranker=reranker
+        )
         return self.back(request, reranker, said, messages.WARNING)
 
     @confirmed(
@@ -167,7 +179,7 @@ class RerankerAdmin(KeyedAdmin):
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         reranker = self.row(request, object_id)
         reranking.use_reranker(user=acting(request), reranker=reranker, active=True)
-        return self.back(request, reranker, f"{reranker} now orders what searches find.")
+        return self.back(request, reranker, Sentence("{reranker} now orders what searches find.", reranker=reranker))
 
     @confirmed(
         "Stop ordering",
@@ -178,4 +190,6 @@ class RerankerAdmin(KeyedAdmin):
     def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         reranker = self.row(request, object_id)
         reranking.use_reranker(user=acting(request), reranker=reranker, active=False)
-        return self.back(request, reranker, f"{reranker} no longer orders what searches find.")
+        return self.back(
+            request, reranker, Sentence("{reranker} no longer orders what searches find.", reranker=reranker)
+        )

@@ -17,8 +17,8 @@ from accounts.access.api_views import ScopedView
 from core.api.fields import Strict
 from core.api.pagination import NewestFirst
 from core.errors import ProductError
-from core.i18n import translated
 from core.json_bodies import JSONParser
+from core.sentences import Sentence
 from files import services
 from files.encodings import ENCODINGS
 from files.models import File
@@ -59,13 +59,13 @@ class FileSerializer(serializers.ModelSerializer[File]):
     @extend_schema_field(FileErrorSerializer(allow_null=True))
     def get_error(self, file: File) -> dict[str, str] | None:
         failed = file.status == File.Status.FAILED
-        return {"code": file.error_code, "detail": translated(file.error)} if failed else None
+        return {"code": file.error_code, "detail": str(file.problem)} if failed else None
 
     def get_locked(self, file: File) -> bool:
         return file.locked or file.opens_further
 
     def get_note(self, file: File) -> str:
-        return "" if file.status == File.Status.FAILED else "\n".join(map(translated, file.error.splitlines()))
+        return "" if file.status == File.Status.FAILED else "\n".join(map(str, file.notes))
 
 
 class UploadSerializer(Strict):
@@ -207,5 +207,5 @@ def whole_number(parameters: Any, name: str) -> int | None:
     if given in (None, ""):
         return None
     if not (given.isascii() and given.isdigit() and len(given) < 10):
-        raise ProductError("bad_number", f"“{name}” must be a whole number from 0.")
+        raise ProductError("bad_number", Sentence("“{name}” must be a whole number from 0.", name=name))
     return int(given)

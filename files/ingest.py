@@ -11,11 +11,13 @@ from django.db import transaction
 from django.db.models import F, Min, QuerySet
 from django.db.models.functions import Now
 from django.urls import reverse
+from django.utils.translation import gettext_noop
 from redis.exceptions import RedisError
 
 from accounts.webhooks.services import emit
 from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
 from core.errors import ProductError
+from core.sentences import Sentence
 from files import passwords, storage
 from files.index import chunking
 from files.index.chunks import chunks_of
@@ -34,8 +36,8 @@ MAX_READS = 2
 MAX_PUT_BACK = 3
 RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/develop/context.md, “The room”
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
-INTERRUPTED = "Reading it was cut off twice. Try again; if that fails too, upload it in parts."
-LOST = "Its bytes are gone from the storage. Upload it again."
+INTERRUPTED = gettext_noop("Reading it was cut off twice. Try again; if that fails too, upload it in parts.")
+LOST = gettext_noop("Its bytes are gone from the storage. Upload it again.")
 
 # What says that the storage, or Redis with the passwords of files, is away: no fault of the file, and no reading of it.
 AWAY = (storage.Unavailable, RedisError)
@@ -184,7 +186,7 @@ def _outcome(file: File) -> bool:
                 path, file.name, file.chosen_encoding, key, recogniser=_recogniser(file), progress=progress
             )
     except ReaderError as error:
-        return _fail(file, error.code, str(error.sentence))
+        return _fail(file, error.code, error.sentence.template)
     except FileNotFoundError:
         return _fail(file, "lost", LOST)
     return _store(file, _with_opened(file, extracted))
@@ -215,7 +217,9 @@ def _page_text(model: Model, owner: UUID, picture: bytes) -> str:
 
 def _recognising(file: File, number: int, count: int) -> None:
     """What is said of the file while pages of it are recognised, each of which takes seconds."""
-    claimed(file).filter(status=File.Status.PROCESSING).update(error=f"Recognising text: page {number} of {count}.")
+    claimed(file).filter(status=File.Status.PROCESSING).update(
+        error=Sentence("Recognising text: page {number} of {count}.", number=number, count=count).dump()
+    )
 
 
 def _put_back(file: File) -> None:
@@ -261,7 +265,9 @@ def _store(file: File, extracted: Extracted) -> bool:
             width=extracted.width,
             height=extracted.height,
             error_code=File.HOLDS_LOCKED if still_closed else "",
-            error="\n".join(map(str, filter(None, (*extracted.notes, still_closed)))),
+            error="\n".join(
+                Sentence(note.template, **note.values).dump() for note in (*extracted.notes, still_closed) if note
+            ),
             encoding=extracted.encoding,
             chunker=chunking.VERSION,
             heartbeat=Now() if chunks else None,  # without one, the sweeper has nothing to do here

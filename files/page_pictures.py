@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from django.http import HttpResponse
+from django.utils.translation import gettext_noop
 
 from accounts.models import User
 from core.errors import ProductError
 from core.outside import wait_outside
+from core.sentences import Sentence
 from files import storage
 from files.ingest import LOST
 from files.models import File
@@ -32,10 +34,16 @@ PATIENCE = 20.0  # seconds that a request waits for its turn
 SOON = 5  # seconds after which a refused request may be sent again
 LONGEST_MARKED = 10_000  # characters of a passage that are looked for on a page
 KEPT = 600  # seconds that a browser keeps the picture of a page
-LOCKED = "It is protected with a password, which was not kept, so its pages cannot be drawn. Read its text instead."
-UNDRAWN = "This page cannot be drawn: it is damaged, or too much is on it. Read its text, or download the original."
-BUSY = "Too many pages are being drawn at the moment. Try again in a few seconds."
-ONE_AT_A_TIME = "Your pages are drawn one at a time, and several wait already. Try again in a few seconds."
+LOCKED = gettext_noop(
+    "It is protected with a password, which was not kept, so its pages cannot be drawn. Read its text instead."
+)
+UNDRAWN = gettext_noop(
+    "This page cannot be drawn: it is damaged, or too much is on it. Read its text, or download the original."
+)
+BUSY = gettext_noop("Too many pages are being drawn at the moment. Try again in a few seconds.")
+ONE_AT_A_TIME = gettext_noop(
+    "Your pages are drawn one at a time, and several wait already. Try again in a few seconds."
+)
 
 
 def picture(user: User, file: File, page: int, passage: tuple[int, int] | None = None) -> HttpResponse:
@@ -46,7 +54,7 @@ def picture(user: User, file: File, page: int, passage: tuple[int, int] | None =
     (422) for a page that cannot be drawn, `too_many_pictures` (429), `busy` (503), `file_lost` (404).
     """
     if not file.pictured:
-        sentence = "Only pages of PDFs are shown as pictures. Read its text, or download the original."
+        sentence = Sentence("Only pages of PDFs are shown as pictures. Read its text, or download the original.")
         raise ProductError("no_pictures", sentence, status=409)
     reading = Reading(file)
     marked, before = reading.on_page(page, *(passage or (0, 0)))
@@ -79,7 +87,8 @@ def _drawn(file: File, page: int, marked: str, before: str, places: list[Place])
 
 
 def _not_drawn(code: str) -> ProductError:
-    return ProductError("not_drawn", LOCKED if code == "encrypted" else UNDRAWN, status=422)
+    sentence = LOCKED if code == "encrypted" else UNDRAWN
+    return ProductError("not_drawn", sentence, status=422)
 
 
 class PersonalTurns:

@@ -17,6 +17,7 @@ from django.utils.http import content_disposition_header
 from accounts.models import User
 from core.errors import ProductError
 from core.requests import identifier
+from core.sentences import Sentence
 from files import services
 from files.models import File, FileText, RecognisedPage
 from files.models.file import Uses
@@ -102,7 +103,9 @@ class Reading:
     def start_of(self, page: int) -> int:
         """Raises `no_such_page` (404) for a page that the file does not have; pages count from 1."""
         if not 1 <= page <= len(self.spans):
-            raise ProductError("no_such_page", f"The file has {len(self.spans)} pages.", status=404)
+            raise ProductError(
+                "no_such_page", Sentence("The file has {spans} pages.", spans=len(self.spans)), status=404
+            )
         return self.spans[page - 1][0]
 
     def holds(self, start: int, end: int, *, page: int | None = None) -> bool:

@@ -21,6 +21,7 @@ from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.locks import lock
 from core.requests import get_or_404
+from core.sentences import Sentence
 from files import ingest, passwords, storage
 from files.encodings import ENCODINGS
 from files.models import File, FileText
@@ -66,10 +67,12 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
                 )
                 transaction.on_commit(partial(enqueue, "files.tasks.read_file", file.pk))
     except storage.TooLarge as error:
-        most = settings.MAX_UPLOAD_BYTES / 1_000_000
         raise ProductError(
             "file_too_large",
-            f"The file is larger than {most:,.0f} MB, the most that can be uploaded. Split it and upload the parts.",
+            Sentence(
+                "The file is larger than {most} MB, the most that can be uploaded. Split it and upload the parts.",
+                most=round(settings.MAX_UPLOAD_BYTES / 1_000_000),
+            ),
             status=413,
         ) from error
     return file
@@ -108,8 +111,12 @@ def _require_room(user: User, size: int, most: int | None) -> None:
     if stored + size > most:
         raise ProductError(
             "storage_full" if most == settings.STORED_BYTES else "limit_reached",
-            f"What you have uploaded takes {stored / 1_000_000:,.0f} MB, and {most / 1_000_000:,.0f} MB are the most. "
-            "Delete files or failed imports that you no longer need, then upload this one again.",
+            Sentence(
+                "What you have uploaded takes {stored} MB, and {most} MB are the most. "
+                "Delete files or failed imports that you no longer need, then upload this one again.",
+                stored=round(stored / 1_000_000),
+                most=round(most / 1_000_000),
+            ),
             status=429,
             retry_after=LATER,
         )

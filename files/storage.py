@@ -25,6 +25,7 @@ from django.db import transaction
 from core.errors import ProductError
 from core.locks import lock
 from core.outside import wait_outside
+from core.sentences import Sentence
 from files.models import File
 
 logger = logging.getLogger(__name__)
@@ -116,7 +117,9 @@ def waiting() -> AbstractContextManager[None]:
 def unavailable(error: OSError) -> ProductError:
     """What people are told when the disk is full, or the server of the bucket is away; the log says which."""
     logger.error("the storage of files fails: %s", error)
-    sentence = "Files cannot be stored or opened now. Try again in a few minutes; if it lasts, tell your admin."
+    sentence = Sentence(
+        "Files cannot be stored or opened now. Try again in a few minutes; if it lasts, tell your admin."
+    )
     return ProductError("storage_unavailable", sentence, status=503, retry_after=60)
 
 

@@ -15,8 +15,8 @@ from django.utils.decorators import method_decorator
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext, gettext_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminTextInputWidget
 
@@ -24,6 +24,7 @@ from core import i18n
 from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display
 from core.crypto import state_of
 from core.errors import ModelError, ProductError
+from core.sentences import Sentence
 from llm import learning, model_facts, services
 from llm.discovery.shapes import Facts
 from llm.forms import MARKS, PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
@@ -96,7 +97,10 @@ class ProviderAdmin(KeyedAdmin):
         """Without models nothing answers: its page says so, with the button that leads on."""
         if provider.models.exists() or not self.has_change_permission(request, provider):
             return None
-        sentence = f"“{provider}” is saved, and has no models yet. Test the connection to choose from what it offers."
+        sentence = Sentence(
+            "“{provider}” is saved, and has no models yet. Test the connection to choose from what it offers.",
+            provider=str(provider),
+        )
         self.message_user(request, sentence, messages.WARNING)
         return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
 
@@ -124,9 +128,15 @@ class ProviderAdmin(KeyedAdmin):
             try:
                 offered = services.test_connection(provider=provider)
             except ModelError as error:
-                self.message_user(request, f"{provider}: {error.detail}", messages.ERROR)
+                self.message_user(request, error.sentence.about(provider), messages.ERROR)
             else:
-                self.message_user(request, f"{provider} answers and offers {len(offered)} models.", messages.SUCCESS)
+                self.message_user(
+                    request,
+                    Sentence(
+                        "{provider} answers and offers {offered} models.", provider=str(provider), offered=len(offered)
+                    ),
+                    messages.SUCCESS,
+                )
 
     @button("Test connection", icon="network_check")
     def test(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -161,10 +171,10 @@ class ProviderAdmin(KeyedAdmin):
             services.save_model(user=acting(request), provider=provider, name=name)
         if names:
             added = ", ".join(names)
-            self.message_user(request, f"Added {added}.")
+            self.message_user(request, Sentence("Added {added}.", added=added))
         read = model_facts.read(provider, trying=True)
         if not (names or read):
-            self.message_user(request, "No model was chosen, and nothing was found of those that are there.")
+            self.message_user(request, Sentence("No model was chosen, and nothing was found of those that are there."))
         for model in read:
             known = in_words(services.known_of(model)) or _("nothing that was understood")
             self.message_user(request, f"{model}: {known}.")  # every part of it is in the reader's language
@@ -308,9 +318,16 @@ class ModelRowAdmin(RowAdmin):
         if found:
             source = _("its provider") if obj.found else SOURCE
             words = in_words(found)
-            self.message_user(request, f"{obj}: {words}, from {source}. Correct what is wrong.")
+            self.message_user(
+                request,
+                Sentence("{obj}: {words}, from {source}. Correct what is wrong.", obj=obj, words=words, source=source),
+            )
         if "context_window" in left_empty and "context_window" not in found:
-            said = f"{obj}: its window is not known, so it is {UNKNOWN_WINDOW:,} tokens until you enter the real one."
+            said = Sentence(
+                "{obj}: its window is not known, so it is {unknown_window} tokens until you enter the real one.",
+                obj=obj,
+                unknown_window=UNKNOWN_WINDOW,
+            )
             self.message_user(request, said, messages.WARNING)
 
     @display(description="What is known")
@@ -346,9 +363,12 @@ class ModelRowAdmin(RowAdmin):
     @display(description="Counting of tokens")
     def counting(self, model: Model) -> str:
         if model.tokenizer:
-            return i18n.translated(f"Exact, by the tokenizer {model.tokenizer}.")
-        return i18n.translated(
-            f"Estimated, by {CATCH_ALL}; near the window the provider is asked for its own count, if it has one."
+            return str(Sentence("Exact, by the tokenizer {tokenizer}.", tokenizer=model.tokenizer))
+        return str(
+            Sentence(
+                "Estimated, by {catch_all}; near the window the provider is asked for its own count, if it has one.",
+                catch_all=CATCH_ALL,
+            )
         )
 
     @display(description="Tokens its provider read")
@@ -361,7 +381,7 @@ class ModelRowAdmin(RowAdmin):
                 numbers = {"least": f"{min(shares):.2f}", "most": f"{max(shares):.2f}", "count": len(shares)}
                 lines.append(f"{label}: " + _("%(least)s to %(most)s, in %(count)s prompts") % numbers)
         if not lines:
-            return i18n.translated("Nothing yet: no prompt of text alone has been answered.")
+            return gettext("Nothing yet: no prompt of text alone has been answered.")
         return _("For each token of our count, by script. %(lines)s.") % {"lines": "; ".join(lines)}
 
     @display(description="Window in force")
@@ -414,7 +434,7 @@ class ModelRowAdmin(RowAdmin):
     def make_default(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
         services.set_default_model(user=acting(request), model=model)
-        return self.back(request, model, f"{model} is now the default model.")
+        return self.back(request, model, Sentence("{model} is now the default model.", model=model))
 
     @confirmed(
         "Take what was found",
@@ -425,7 +445,7 @@ class ModelRowAdmin(RowAdmin):
     def take_found(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
         model_facts.take_found(user=acting(request), model=model)
-        return self.back(request, model, f"{model} is now as its provider says.")
+        return self.back(request, model, Sentence("{model} is now as its provider says.", model=model))
 
     @confirmed(
         "Test reading",
@@ -439,7 +459,7 @@ class ModelRowAdmin(RowAdmin):
         try:
             result = model_facts.test_reading(model)
         except ProductError as error:
-            return self.back(request, model, f"{model}: {error.detail}", messages.ERROR)
+            return self.back(request, model, error.sentence.about(model), messages.ERROR)
         return self.back(request, model, f"{model}: {result.words}", result.level)
 
     @confirmed(
@@ -452,7 +472,7 @@ class ModelRowAdmin(RowAdmin):
     def forget_learnt(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
         learning.forget_learnt(user=acting(request), model=model)
-        return self.back(request, model, f"What was learnt of {model} is forgotten.")
+        return self.back(request, model, Sentence("What was learnt of {model} is forgotten.", model=model))
 
 
 @admin.register(WebSearch)
@@ -488,8 +508,10 @@ class WebSearchAdmin(KeyedAdmin):
         try:
             found = tools.try_web_search(web_search=web_search)
         except ProductError as error:
-            return self.back(request, web_search, f"{web_search}: {error.detail}", messages.ERROR)
-        return self.back(request, web_search, f"{web_search} answers: {found} results.")
+            return self.back(request, web_search, error.sentence.about(web_search), messages.ERROR)
+        return self.back(
+            request, web_search, Sentence("{web_search} answers: {found} results.", web_search=web_search, found=found)
+        )
 
     @confirmed(
         "Search with this",
@@ -500,7 +522,9 @@ class WebSearchAdmin(KeyedAdmin):
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         web_search = self.row(request, object_id)
         tools.use_web_search(user=acting(request), web_search=web_search, active=True)
-        return self.back(request, web_search, f"Answers now search the web with {web_search}.")
+        return self.back(
+            request, web_search, Sentence("Answers now search the web with {web_search}.", web_search=web_search)
+        )
 
     @confirmed(
         "Stop searching",
@@ -511,7 +535,9 @@ class WebSearchAdmin(KeyedAdmin):
     def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         web_search = self.row(request, object_id)
         tools.use_web_search(user=acting(request), web_search=web_search, active=False)
-        return self.back(request, web_search, f"Answers no longer search the web with {web_search}.")
+        return self.back(
+            request, web_search, Sentence("Answers no longer search the web with {web_search}.", web_search=web_search)
+        )
 
 
 @admin.register(WebAccess)
@@ -572,8 +598,10 @@ class ToolServerAdmin(KeyedAdmin):
         try:
             listing = tools.try_tool_server(tool_server=tool_server)
         except ProductError as error:
-            return self.back(request, tool_server, f"{tool_server}: {error.detail}", messages.ERROR)
+            return self.back(request, tool_server, error.sentence.about(tool_server), messages.ERROR)
         names = [tool.definition.name for tool in listing.tools]
         more = [f"… ({len(names):,})"] if len(names) > NAMES_SHOWN else []
         offered = ", ".join(names[:NAMES_SHOWN] + more) or _("no tools")  # the page has all of them further down
-        return self.back(request, tool_server, f"{tool_server} offers: {offered}.")
+        return self.back(
+            request, tool_server, Sentence("{tool_server} offers: {offered}.", tool_server=tool_server, offered=offered)
+        )

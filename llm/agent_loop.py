@@ -14,6 +14,7 @@ from typing import Any
 
 from core.errors import ModelError
 from core.net.outgoing import noting
+from core.sentences import Sentence
 from llm.step_filters.valid_calls import is_object, resolved_name
 from llm.types.model_call import (
     FinishReason,
@@ -163,7 +164,7 @@ async def run(
         calls = step.finished_calls()
         handed_over = tuple(call for call in calls if call.name in step.asked.external)
         for call in handed_over:
-            yield ToolRunStarted(call, call.name)
+            yield ToolRunStarted(call, Sentence.verbatim(call.name))
         if handed_over and handed_over == calls:  # else some would come back without a result
             yield HandedOver((*added, step.said(calls)))
         if handed_over or not calls or cycle.undefined or (cycle.last and step.wrote):
@@ -202,7 +203,7 @@ async def _run_calls(
 async def _forbid(calls: Sequence[ToolCall]) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
     """Tells the model that no call runs any more."""
     for call in calls:
-        yield ToolRunStarted(call, call.name[:100])
+        yield ToolRunStarted(call, Sentence.verbatim(call.name[:100]))
     for call in calls:
         yield ToolRunFinished(call, FORBIDDEN, error=True)
 
@@ -241,11 +242,11 @@ async def _step(
             cycle = replace(cycle, refused=error)
 
 
-def _label(call: ToolCall, tools: Mapping[str, Tool]) -> str:
+def _label(call: ToolCall, tools: Mapping[str, Tool]) -> Sentence:
     try:
         return tools[call.name].label(parse_arguments(call))
     except (KeyError, BadArguments):
-        return call.name[:100]
+        return Sentence.verbatim(call.name[:100])
 
 
 async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool], *, cut: bool) -> ToolOutput:

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from django import forms
+from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext as _
 from unfold.widgets import (
     UnfoldAdminNullBooleanSelectWidget,
@@ -12,16 +13,15 @@ from unfold.widgets import (
 
 from core.admin import Boxes
 from core.crypto import LOST, state_of
-from core.i18n import translated
 from core.net.url_safety import is_http, origin
 from llm.models import Effort, Model, Provider, ToolServer, WebSearch
 from llm.providers import DEFAULT_BASE_URLS
 from llm.services import UNKNOWN
 
 KEY_HELP = {
-    "stored": "A key is stored and never shown. Leave empty to keep it.",
+    "stored": gettext_noop("A key is stored and never shown. Leave empty to keep it."),
     "lost": LOST,
-    "none": "No key is stored. It is encrypted and never shown again.",
+    "none": gettext_noop("No key is stored. It is encrypted and never shown again."),
 }
 PRICES = ("input_price", "output_price", "cached_input_price", "cache_write_price")
 
@@ -48,7 +48,7 @@ class ProviderForm(forms.ModelForm[Provider]):
         self._had_key = state != "none"
         self._before = _origin(self.instance.kind, self.instance.base_url)
         if "new_api_key" in self.fields:  # not for somebody who may only look
-            self.fields["new_api_key"].help_text = translated(KEY_HELP[state])
+            self.fields["new_api_key"].help_text = gettext(KEY_HELP[state])
         if not self._had_key:
             self.fields.pop("clear_api_key", None)
 
@@ -62,17 +62,19 @@ class ProviderForm(forms.ModelForm[Provider]):
     def clean_new_api_key(self) -> str:
         key = str(self.cleaned_data["new_api_key"])
         if not (key.isascii() and key.isprintable()):
-            raise forms.ValidationError("The API key holds characters no key has. Paste it anew.")
+            raise forms.ValidationError(gettext("The API key holds characters no key has. Paste it anew."))
         return key
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("clear_api_key") and cleaned.get("new_api_key"):
-            self.add_error("clear_api_key", "Enter a new key or remove the stored one, not both.")
+            self.add_error("clear_api_key", gettext("Enter a new key or remove the stored one, not both."))
         # Otherwise whoever may edit a provider could read its key by sending it to a server of their own.
         moved = _origin(cleaned.get("kind", ""), cleaned.get("base_url", "")) != self._before
         if self._had_key and self.api_key is None and not self.errors and moved:
-            sentence = "The stored key is for the address before. Enter the key for this one, or remove the stored key."
+            sentence = gettext(
+                "The stored key is for the address before. Enter the key for this one, or remove the stored key."
+            )
             self.add_error("new_api_key", sentence)
         return cleaned
 
@@ -93,7 +95,7 @@ class WebSearchForm(ProviderForm):
         cleaned = super().clean()
         keyless = self.api_key == "" or (self.api_key is None and not self.instance.api_key)
         if cleaned.get("kind") == WebSearch.Kind.BRAVE and keyless and not self.errors:
-            self.add_error("new_api_key", "Brave answers only with a key. Enter one.")
+            self.add_error("new_api_key", gettext("Brave answers only with a key. Enter one."))
         return cleaned
 
 

@@ -24,6 +24,7 @@ from core.errors import ModelError
 from core.i18n import grouped
 from core.outside import wait_outside
 from core.permissions import require_right
+from core.sentences import Sentence
 from llm import tokens
 from llm.discovery.servers import Discovery, discover
 from llm.discovery.shapes import Facts
@@ -286,7 +287,9 @@ def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
         with wait_outside():
             text, reported = asyncio.run(call())
     except TimeoutError as error:
-        sentence = f"The model did not answer within {TEST_SECONDS:.0f} seconds."
+        sentence = Sentence(
+            "The model did not answer within {test_seconds} seconds.", test_seconds=f"{TEST_SECONDS:.0f}"
+        )
         raise ModelError("provider_timeout", sentence, retryable=True) from error
     return word in text.upper(), reported
 

@@ -25,6 +25,7 @@ from accounts.models import User
 from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display, go
 from core.admin_choices import WithChosenRows
 from core.permissions import has_right
+from core.sentences import Sentence
 from llm.models import Model
 from personas import services, tools
 from personas.forms import PersonaForm, PromptForm, ReminderForm
@@ -280,7 +281,7 @@ class BudgetProfileAdmin(RowAdmin):
     def make_default(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         profile = self.row(request, object_id)
         services.set_default_profile(user=person(request), profile=profile)
-        return self.back(request, profile, f"{profile} is now the default profile.")
+        return self.back(request, profile, Sentence("{profile} is now the default profile.", profile=profile))
 
 
 @admin.register(SystemPrompt, SummaryPrompt)
@@ -365,7 +366,7 @@ class PromptAdmin(RowAdmin):
     def compare_selected(self, request: HttpRequest, prompts: QuerySet[PromptVersion]) -> HttpResponse | None:
         versions = sorted(prompts.values_list("version", flat=True))
         if len(versions) != 2:
-            self.message_user(request, "Select exactly two versions to compare.", messages.WARNING)
+            self.message_user(request, Sentence("Select exactly two versions to compare."), messages.WARNING)
             return None
         return HttpResponseRedirect(self.url("compare", self.asked(request), old=versions[0], new=versions[1]))
 
@@ -392,7 +393,7 @@ class PromptAdmin(RowAdmin):
     def activate(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         prompt = self.row(request, object_id)
         services.activate_prompt(user=person(request), prompt=prompt)
-        self.message_user(request, f"{prompt} is active.", messages.SUCCESS)
+        self.message_user(request, Sentence("{prompt} is active.", prompt=prompt), messages.SUCCESS)
         return go(self.home(prompt))
 
     def get_custom_urls(self) -> Any:

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import Prefetch, Q, QuerySet
+from django.utils.translation import gettext
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
@@ -23,6 +24,7 @@ from core.api.pagination import ByName, ByUpdate, OldestFirst, pages
 from core.errors import ProductError
 from core.permissions import require_right
 from core.requests import or_404
+from core.sentences import Sentence
 from llm.models import Model
 from llm.serializers import ModelSerializer
 from personas import services, tools
@@ -93,7 +95,7 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
         try:
             return tools.checked(names, already=self.instance.tools if self.instance else ())
         except tools.BadTools as error:
-            raise serializers.ValidationError(str(error)) from error
+            raise serializers.ValidationError(str(error.sentence)) from error
 
 
 class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
@@ -120,7 +122,7 @@ class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if self.instance is not None:
             fixed: dict[str, Any] = {
-                name: ["This field cannot be changed."] for name in ("scope", "persona") if name in attrs
+                name: [gettext("This field cannot be changed.")] for name in ("scope", "persona") if name in attrs
             }
             if fixed:
                 raise serializers.ValidationError(fixed)
@@ -128,7 +130,7 @@ class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
         persona = attrs.get("persona")
         attrs.setdefault("scope", Reminder.Scope.PERSONA if persona else Reminder.Scope.EVERYWHERE)
         if (attrs["scope"] == Reminder.Scope.PERSONA) != (persona is not None):
-            sentence = "Name the persona with scope “persona”, and none with scope “everywhere”."
+            sentence = gettext("Name the persona with scope “persona”, and none with scope “everywhere”.")
             raise serializers.ValidationError({"persona": [sentence]})
         return attrs
 
@@ -145,7 +147,7 @@ class BudgetProfileSerializer(Strict, serializers.ModelSerializer[BudgetProfile]
 
     def validate_default(self, default: bool) -> bool:
         if self.instance is not None and self.instance.default and not default:
-            raise serializers.ValidationError("Make another profile the default instead.")
+            raise serializers.ValidationError(gettext("Make another profile the default instead."))
         return default
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -185,7 +187,7 @@ class AdminView(ScopedView):
 def require_admin(request: Request) -> None:
     """The right of an administrator, where others have a right to rows of their own: by session or scope."""
     if isinstance(request.auth, ApiToken) and "admin" not in request.auth.scopes:
-        detail = "This token lacks the scope “admin”. Create one that has it on the settings page."
+        detail = Sentence("This token lacks the scope “admin”. Create one that has it on the settings page.")
         raise ProductError("missing_scope", detail, status=403)
 
 

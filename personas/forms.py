@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.http import QueryDict
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext as _
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldBooleanSwitchWidget
 
@@ -16,6 +17,7 @@ from accounts.access.rights import models_of
 from accounts.models import User
 from core.errors import ProductError
 from core.i18n import grouped
+from core.sentences import Sentence
 from core.text import unix_lines
 from llm.models import Model
 from personas import tools
@@ -55,7 +57,7 @@ def text_with_variables(text: str) -> str:
     try:
         check_variables(text)
     except ProductError as error:
-        raise forms.ValidationError(error.detail, code=error.code) from error
+        raise forms.ValidationError(str(error.sentence), code=error.code) from error
     return text
 
 
@@ -91,13 +93,18 @@ class PromptForm(forms.ModelForm[PromptVersion]):
             data["based_on"] = str(now)
             self.data = data
             who = (active.author if active is not None else None) or _("the product")
-            raise forms.ValidationError(
-                f"{active} by {who} became active while you were writing, and your text does not have its "
-                "changes. Compare the versions, take over what you need, and save again."
-                if active is not None
-                else "The built-in text became active while you were writing, and your text does not have its changes. "
+            sentence = Sentence(
+                "The built-in text became active while you were writing, and your text does not have its changes. "
                 "Compare the versions, take over what you need, and save again."
             )
+            if active is not None:
+                sentence = Sentence(
+                    "{active} by {who} became active while you were writing, and your text does not have its "
+                    "changes. Compare the versions, take over what you need, and save again.",
+                    active=str(active),
+                    who=str(who),
+                )
+            raise forms.ValidationError(str(sentence))
         return cleaned
 
 
@@ -120,7 +127,7 @@ class TextForm(PromptForm):
         try:
             return checked(self.name, self.cleaned_data["text"])
         except ProductError as error:
-            raise forms.ValidationError(error.detail, code=error.code) from error
+            raise forms.ValidationError(str(error.sentence), code=error.code) from error
 
 
 class ReminderForm(forms.ModelForm[Reminder]):
@@ -154,7 +161,7 @@ class PersonaRules(forms.ModelForm[Persona]):
         try:
             require_free_name(wanted, None if wanted._state.adding else self.instance)
         except ProductError as error:
-            self.add_error("name", error.detail)
+            self.add_error("name", str(error.sentence))
         return cleaned
 
     def clean_instructions(self) -> str:
@@ -164,14 +171,17 @@ class PersonaRules(forms.ModelForm[Persona]):
         try:
             return tools.checked(self.cleaned_data["tools"], already=self.instance.tools)
         except tools.BadTools as error:
-            raise forms.ValidationError(str(error)) from error
+            raise forms.ValidationError(str(error.sentence)) from error
 
     def clean_starter_messages(self) -> list[str]:
         lines: list[str] = self.cleaned_data["starter_messages"]
         if len(lines) > Persona.MAX_STARTERS or any(len(line) > Persona.MAX_STARTER for line in lines):
-            raise forms.ValidationError(
-                f"Write at most {Persona.MAX_STARTERS} lines of at most {Persona.MAX_STARTER} characters."
+            sentence = Sentence(
+                "Write at most {max_starters} lines of at most {max_starter} characters.",
+                max_starters=Persona.MAX_STARTERS,
+                max_starter=Persona.MAX_STARTER,
             )
+            raise forms.ValidationError(str(sentence))
         return lines
 
 
@@ -222,15 +232,17 @@ class PersonaForm(PersonaRules):
             try:
                 require_hand_over(self.acting, self.instance, owner)
             except ProductError as error:
-                raise forms.ValidationError(error.detail, code=error.code) from error
+                raise forms.ValidationError(str(error.sentence), code=error.code) from error
         return owner
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         if not self.instance._state.adding and cleaned.get("tag") not in ("", None, self.instance.tag):
             raise forms.ValidationError(
-                "Somebody else changed this persona while you were writing. Copy your text, open the persona again, "
-                "and put both together."
+                gettext(
+                    "Somebody else changed this persona while you were writing. Copy your text, open the persona "
+                    "again, and put both together."
+                )
             )
         return cleaned
 

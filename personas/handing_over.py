@@ -10,6 +10,7 @@ from accounts.models import User
 from core.errors import ProductError
 from core.locks import lock
 from core.permissions import require_right
+from core.sentences import Sentence
 from personas.models import Persona
 from personas.sharing.names import NAMES, free_name
 
@@ -21,7 +22,9 @@ def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:
         require_rank(user, persona.owner)
     require_movable(persona)
     if not to.is_active:
-        raise ProductError("not_active", f"“{to}” is deactivated. Choose somebody who is active.", status=422)
+        raise ProductError(
+            "not_active", Sentence("“{to}” is deactivated. Choose somebody who is active.", to=str(to)), status=422
+        )
 
 
 @transaction.atomic

@@ -19,6 +19,7 @@ from core.errors import ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
 from core.requests import get_or_404
+from core.sentences import Sentence
 from core.text import unix_lines
 from llm import tokens
 from llm.models import Model
@@ -44,11 +45,14 @@ def counted(text: str) -> dict[str, int]:
     return {tokens.CATCH_ALL: tokens.count(text)}
 
 
-def changed_meanwhile(what: str) -> ProductError:
+def changed_meanwhile(what: Sentence) -> ProductError:
     return ProductError(
         "changed_meanwhile",
-        f"Somebody changed {what} after you read it, and what you send does not have that change. Read it again, put "
-        "both together, and save once more.",
+        Sentence(
+            "Somebody changed {what} after you read it, and what you send does not have that change. Read it again, "
+            "put both together, and save once more.",
+            what=what,
+        ),
         status=412,
     )
 
@@ -69,8 +73,9 @@ def save_prompt(
     """
     require_right(user, "add", kind)
     if not text.strip():
-        name = kind._meta.verbose_name
-        raise ProductError("empty_prompt", f"The {name} is empty. Write one, or go back to an earlier version.")
+        name = str(kind._meta.verbose_name)
+        sentence = Sentence("The {name} is empty. Write one, or go back to an earlier version.", name=name)
+        raise ProductError("empty_prompt", sentence)
     if kind is SystemPrompt:
         check_variables(text)
     return _next_version(user, kind(text=unix_lines(text), note=note), activate=activate, based_on=based_on)
@@ -142,7 +147,7 @@ def use_built_in_text(*, user: User, name: str, based_on: Collection[str] | None
 def _require_active(prompt: PromptVersion, based_on: Collection[str] | None) -> None:
     active = prompt.history().filter(active=True).first()
     if based_on is not None and (active.tag if active else NO_VERSION) not in based_on:
-        raise changed_meanwhile(f"the {prompt._meta.verbose_name}")
+        raise changed_meanwhile(Sentence("the {verbose_name}", verbose_name=str(prompt._meta.verbose_name)))
 
 
 @transaction.atomic
@@ -386,7 +391,7 @@ def _locked(user: User, persona: Persona, based_on: Collection[str] | None) -> P
     locked = get_or_404(Persona.objects.select_for_update(), persona.pk, "persona")
     require_editor(user=user, persona=locked)
     if based_on is not None and locked.tag not in based_on:
-        raise changed_meanwhile("this persona")
+        raise changed_meanwhile(Sentence("this persona"))
     return locked
 
 
@@ -443,7 +448,7 @@ def one_of(usable: Sequence[Model], persona: Persona | None) -> Model:
 def no_model() -> ProductError:
     """None is set up, or the person's groups may use none."""
     if Model.objects.usable().exists():
-        sentence = "None of your groups may use a model. Ask an administrator."
+        sentence = Sentence("None of your groups may use a model. Ask an administrator.")
         return ProductError("right_missing", sentence, status=403)
     return ProductError(
         "no_model", "No model is set up yet. An admin adds a provider and a model in the admin.", status=503

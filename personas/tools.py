@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy
 
 from core.i18n import grouped
 from core.outside import wait_outside
+from core.sentences import Sentence
 from llm.models import Model
 from llm.tools.mcp import Listing, tools_of
 from llm.tools.servers import Server, ServerFailed, ToolProblem
@@ -38,6 +39,10 @@ MAX_TOOLS = 100  # names of one persona
 class BadTools(ValueError):
     """The sentence is for whoever chose the tools."""
 
+    def __init__(self, sentence: Sentence) -> None:
+        super().__init__(sentence.english)
+        self.sentence = sentence
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -48,7 +53,7 @@ class Offer:
 
     server: str
     tools: Sequence[tuple[str, str]] = ()
-    failure: str = ""
+    failure: Sentence | None = None
     problems: Sequence[ToolProblem] = ()
 
     @property
@@ -89,7 +94,7 @@ async def _offer(server: Server) -> Offer:
     try:
         listing = await tools_of(server)
     except ServerFailed as failure:
-        return Offer(server.name, failure=str(failure))
+        return Offer(server.name, failure=failure.sentence)
     return _offer_of(server.name, listing)
 
 
@@ -127,7 +132,13 @@ def checked(names: Iterable[Any], already: Collection[str] = ()) -> list[str]:
     """
     given = list(dict.fromkeys(str(name) for name in names))
     if len(given) > MAX_TOOLS:
-        raise BadTools(f"A persona has at most {MAX_TOOLS} tools; name a server's whole set as server{SEPARATOR}*.")
+        raise BadTools(
+            Sentence(
+                "A persona has at most {max_tools} tools; name a server's whole set as server{separator}*.",
+                max_tools=MAX_TOOLS,
+                separator=SEPARATOR,
+            )
+        )
     fresh = [name for name in given if name not in (*OWN, *already)]
     if not fresh:
         return given
@@ -136,15 +147,33 @@ def checked(names: Iterable[Any], already: Collection[str] = ()) -> list[str]:
     asked = offers(named)
     for offer in asked:
         if offer.failure:
-            raise BadTools(f"{offer.failure} Until it is back, choose all of its tools as “{offer.every}”, or none.")
+            raise BadTools(
+                Sentence(
+                    "{failure} Until it is back, choose all of its tools as “{every}”, or none.",
+                    failure=offer.failure,
+                    every=offer.every,
+                )
+            )
     known = [*OWN, *(f"{name}{SEPARATOR}{EVERY}" for name in servers)]
     known += [name for offer in asked for name, _ in offer.tools]
     unknown = [name for name in fresh if name not in known]
     problems = {problem.name: problem.reason for offer in asked for problem in offer.problems}
     if broken := next((name for name in unknown if name in problems), None):
-        raise BadTools(f"The tool “{broken[:100]}” cannot be offered to a model. {problems[broken]}")
+        raise BadTools(
+            Sentence(
+                "The tool “{broken}” cannot be offered to a model. {problem}",
+                broken=broken[:100],
+                problem=problems[broken],
+            )
+        )
     if unknown:
-        raise BadTools(f"There is no tool “{unknown[0][:100]}”. The tools are: {', '.join(known)}.")
+        raise BadTools(
+            Sentence(
+                "There is no tool “{unknown}”. The tools are: {known}.",
+                unknown=unknown[0][:100],
+                known=", ".join(known),
+            )
+        )
     return given
 
 
@@ -158,7 +187,7 @@ def tickable(asked: Iterable[Offer], chosen: Iterable[str]) -> list[Offer]:
         if name not in known:
             gone.setdefault(name.partition(SEPARATOR)[0], []).append((name, ""))
     why = _("This server is not set up, switched off, or none of your groups may use it.")
-    return servers + [Offer(server, names, why) for server, names in gone.items()]
+    return servers + [Offer(server, names, Sentence.verbatim(why)) for server, names in gone.items()]
 
 
 def _tickable(offer: Offer, chosen: Iterable[str]) -> Offer:

@@ -11,6 +11,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from core.errors import ProductError
+from core.sentences import Sentence
 
 VARIABLES: Mapping[str, str | Promise] = {
     "date": _("the day of the newest message, such as 2026-11-21"),
@@ -32,8 +33,12 @@ def check_variables(text: str) -> None:
             names = ", ".join(f"{{{{{each}}}}}" for each in VARIABLES)
             raise ProductError(
                 "variable_unknown",
-                f"There is no variable {{{{{name}}}}}. There are {names}. Write a backslash before the braces to send "
-                "them as they are.",
+                Sentence(
+                    "There is no variable {{{{{name}}}}}. There are {names}. Write a backslash before the braces to "
+                    "send them as they are.",
+                    name=name,
+                    names=names,
+                ),
             )
 
 

@@ -6,6 +6,7 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext, gettext_noop
 from unfold.admin import TabularInline
 from unfold.widgets import UnfoldAdminFileFieldWidget
 
@@ -21,9 +22,9 @@ from projects import members, services
 from projects.handing_over import hand_over_project
 from projects.models import Invitation, Membership, Project, ProjectFile
 
-INSTRUCTIONS = "Stand in every prompt of its conversations, behind the system prompt and the persona."
+INSTRUCTIONS = gettext_noop("Stand in every prompt of its conversations, behind the system prompt and the persona.")
 
-FILE = "Is read in the background. It belongs to the project's owner, as if they had uploaded it."
+FILE = gettext_noop("Is read in the background. It belongs to the project's owner, as if they had uploaded it.")
 
 
 class ProjectForm(forms.ModelForm[Project]):
@@ -58,15 +59,17 @@ class ProjectForm(forms.ModelForm[Project]):
             try:
                 require_room(owner, content.size)
             except ProductError as error:
-                raise forms.ValidationError(error.detail, code=error.code) from error
+                raise forms.ValidationError(str(error.sentence), code=error.code) from error
         return content
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or self.cleaned_data
         if not self.instance._state.adding and given.get("based_on") not in (None, self.instance.version):
             raise forms.ValidationError(
-                "Somebody else changed the instructions while you were writing. Copy your text, open the project "
-                "again, and put both together."
+                gettext(
+                    "Somebody else changed the instructions while you were writing. Copy your text, open the project "
+                    "again, and put both together."
+                )
             )
         return given
 

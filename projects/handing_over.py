@@ -13,6 +13,7 @@ from accounts.models import User
 from core.audit.services import record
 from core.errors import ProductError
 from core.permissions import require_right
+from core.sentences import Sentence
 from files.models import File
 from personas.handing_over import hand_over_personas
 from personas.models import Persona
@@ -90,10 +91,14 @@ def _files(person: User) -> QuerySet[File]:
 def _taker(person: User, name: str) -> User:
     taker = User.objects.filter(username=name.strip()).first()
     if taker is None:
-        sentence = "Nobody has this user name. Check how it is written; capital letters count."
+        sentence = Sentence("Nobody has this user name. Check how it is written; capital letters count.")
         raise ProductError("unknown_person", sentence, status=422)
     if not taker.is_active:
-        raise ProductError("not_active", f"“{taker}” is deactivated. Choose somebody who is active.", status=422)
+        raise ProductError(
+            "not_active",
+            Sentence("“{taker}” is deactivated. Choose somebody who is active.", taker=str(taker)),
+            status=422,
+        )
     if taker.pk == person.pk:
         raise ProductError(
             "same_person", "Everything belongs to this person already. Choose somebody else.", status=422

@@ -15,6 +15,7 @@ from accounts.realtime import News, tell
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
+from core.sentences import Sentence
 from projects.members import known_role
 from projects.models import Invitation, Membership, Project
 from projects.models.invitation import MAX_USERNAME
@@ -38,7 +39,7 @@ def invite(*, user: User, project: Project, username: str, role: str = Role.READ
     if person is not None and person.pk == owner:
         raise ProductError("owner_is_member", "This person owns the project and needs no other role.", status=409)
     if person is not None and Membership.objects.filter(project=project, user=person).exists():
-        sentence = "This person is in the project already. Change their role in the list of members."
+        sentence = Sentence("This person is in the project already. Change their role in the list of members.")
         raise ProductError("already_member", sentence, status=409)
     rows = Invitation.objects.filter(project__owner=owner)
     rows.filter(expires__lte=timezone.now()).delete()
@@ -59,13 +60,16 @@ def invite(*, user: User, project: Project, username: str, role: str = Role.READ
 def _checked(username: str) -> str:
     name = username.strip()
     if not 0 < len(name) <= MAX_USERNAME or "\x00" in name:
-        raise ProductError("bad_username", f"Give the user name of one person, of 1 to {MAX_USERNAME} characters.")
+        raise ProductError(
+            "bad_username",
+            Sentence("Give the user name of one person, of 1 to {max_username} characters.", max_username=MAX_USERNAME),
+        )
     return name
 
 
 def _require_room(rows: QuerySet[Invitation], project: Project) -> None:
     """`rows`: all that the owner has sent."""
-    sentence = "Too many invitations are not answered yet. Withdraw some of them, or wait until they end."
+    sentence = Sentence("Too many invitations are not answered yet. Withdraw some of them, or wait until they end.")
     if rows.filter(project=project).count() >= MOST_OF_PROJECT or rows.count() >= MOST_OF_OWNER:
         raise ProductError("too_many_invitations", sentence, status=409)
 

@@ -12,6 +12,7 @@ from core.audit.services import record
 from core.errors import ProductError
 from core.permissions import has_right, require_right
 from core.requests import identifier, or_404
+from core.sentences import Sentence
 from projects.handing_over import files_of_project
 from projects.models import Invitation, Membership, Project
 from projects.models.roles import require_owner, role_of
@@ -93,7 +94,11 @@ def hand_over(*, user: User, project: Project, member: object) -> Project:
     membership = _membership(project, member)
     taker = or_404(membership.user, "member")
     if not taker.is_active:
-        raise ProductError("not_active", f"“{taker}” is deactivated. Choose somebody who is active.", status=422)
+        raise ProductError(
+            "not_active",
+            Sentence("“{taker}” is deactivated. Choose somebody who is active.", taker=str(taker)),
+            status=422,
+        )
     files = files_of_project(locked).update(owner=taker)
     membership.delete()
     Membership.objects.create(project=project, user_id=locked.owner_id, role=Role.OWNER)
@@ -117,5 +122,7 @@ def _who(membership: Membership) -> dict[str, object]:
 
 def known_role(role: str) -> str:
     if role not in Role.values:
-        raise ProductError("unknown_role", f"There is no role “{role}”. The roles are reader, editor and owner.")
+        raise ProductError(
+            "unknown_role", Sentence("There is no role “{role}”. The roles are reader, editor and owner.", role=role)
+        )
     return role

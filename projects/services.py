@@ -17,6 +17,7 @@ from core.audit.services import changed_fields, record
 from core.errors import NotFound, ProductError
 from core.permissions import has_right, require_right
 from core.requests import identifier, or_404
+from core.sentences import Sentence
 from core.text import unix_lines
 from files.models import File
 from files.services import store, visible_file
@@ -100,7 +101,10 @@ def _checked(user: User, fields: Mapping[str, Any], *, already: UUID | None = No
     if len(changes.get("instructions", "")) > MAX_INSTRUCTIONS:
         raise ProductError(
             "instructions_too_long",
-            f"Instructions have at most {MAX_INSTRUCTIONS:,} characters. Put the rest into a file of the project.",
+            Sentence(
+                "Instructions have at most {max_instructions} characters. Put the rest into a file of the project.",
+                max_instructions=MAX_INSTRUCTIONS,
+            ),
         )
     persona: Persona | None = changes.get("persona")
     # An editor may leave the owner's private persona where it is, but cannot choose one they do not see.

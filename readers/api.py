@@ -5,7 +5,7 @@ no library of a format: these are loaded by the confined process that reads a fi
 """
 
 from readers.formats import media_types
-from readers.formats.result import SENTENCES, Extracted, ReaderError, Sentence
+from readers.formats.result import SENTENCES, Extracted, ReaderError, ReaderSentence
 from readers.nested.closed import closed_names, closed_notice, with_opened
 from readers.outside.photos import available as photos_available
 from readers.outside.places import RECOGNISED, Place, of_passage, unpacked
@@ -22,8 +22,8 @@ __all__ = [
     "Extracted",
     "Place",
     "ReaderError",
+    "ReaderSentence",
     "Recogniser",
-    "Sentence",
     "closed_names",
     "closed_notice",
     "extract",

@@ -1,64 +1,39 @@
-"""`make messages`: every sentence of the product into `locale/*/LC_MESSAGES/django.po`, where it is translated.
+"""`make messages`: every message of the product into `locale/*/LC_MESSAGES/django.po`, where it is translated.
 
-Templates and calls of gettext are read as Django means them. Beside these, every string of Python code that is a
-sentence goes in under the context `sentence` (core/i18n.py says why), unless no person meets it: see `PROGRAMS`.
-What the admin calls its fields, columns and groups has a context of its own: `config.admin_words` knows it.
+xgettext reads Python code and, made into Python by Django, the templates. What the admin calls its fields, columns and
+groups has a context of its own: `config.admin_words` knows it.
 """
 
-import ast
 import re
+import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import django
 import polib
 import unfold
 from django.conf import settings
-from django.template import Context, engines
-from django.template.base import Lexer, Template
-from django.templatetags.i18n import BlockTranslateNode, TranslateNode
 from django.utils.translation import get_language_info, to_locale
+from django.utils.translation.template import templatize
 
-from core.i18n import ADMIN, CONTEXT
-from personas import texts
+from core.i18n import ADMIN
 from tests.product import ROOT
 
-APPS = ("accounts", "chat", "config", "core", "files", "llm", "personas", "projects", "readers", "workspace")
-# What is here is read by administrators, models, or programs that expect a protocol's English.
-PROGRAMS = re.compile(
-    r"/(migrations|management/commands/(?!doctor)|embedded|net|webhooks/(?!admin)|openai_api|tools/(?!toolbox|mcp))"
-    r"|^config/(api_docs|browser_packages|http/metrics|schema|service_urls|settings|static_files|templatetags)"
-    r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|texts/examples|models/summary)"
-    r"|^files/index/indexing|^llm/(agent_loop|model_facts|models|types|tokens)|^personas/models"
+APPS = (
+    *("accounts", "chat", "config", "contrib", "core", "files", "llm", "personas", "projects", "readers"),
+    "workspace",
 )
-MODELS = {"NOT_ALLOWED", "OF_READINGS", "TEXTS"}
-# Arguments that describe fields and calls to programmers and administrators.
-DESCRIPTIONS = {"help", "help_text", "description", "summary", "violation_error_message"}
-# Callables and tables whose words are put into a sentence: “There is no such {what}”; and states, as in “is {status}”.
-FRAGMENTS = {
-    "NotFound",
-    "get_or_404",
-    "or_404",
-    "check_person",
-    "_storable",
-    "_unknown",
-    "changed_meanwhile",
-    "_LAYERS",
-    "_PARTS",
-    "_SECRETS",
-    "Finding",
-    "ADVICE",
-}
-STATES = ("open", "doing", "waiting", "done", "dropped", "moved")
-GETTEXT = {
-    **dict.fromkeys(("_", "gettext", "gettext_lazy", "gettext_noop"), ("one",)),
-    **dict.fromkeys(("ngettext", "ngettext_lazy"), ("one", "many")),
-    **dict.fromkeys(("pgettext", "pgettext_lazy"), ("context", "one")),
-}
-
-
-SENTENCE = r"[A-Z“{][^\n]* [^\n]*[.?]"
+OURS = (*(f"{app}/**/*.py" for app in APPS), "templates/**/*.html")
+UNFOLD = ("*.py", "mixins/*.py", "templates/**/*.html")  # without what it has for packages that are not installed
+# Of these the named argument is a message where it is a literal; xgettext knows `gettext` and its like by itself.
+KEYWORDS = (
+    *("gettext_noop", "gettext_lazy", "ngettext_lazy:1,2", "pgettext:1c,2", "pgettext_lazy:1c,2"),
+    "Sentence",
+    *("ProductError:2", "ModelError:2", "ContextError:2"),
+    *("NotFound:1", "or_404:2", "identifier:2", "get_or_404:3", "choice:4"),
+)
 
 
 class Message(NamedTuple):
@@ -67,49 +42,23 @@ class Message(NamedTuple):
     context: str = ""
 
 
-def in_templates() -> Iterator[tuple[Message, str]]:
-    for path in sorted((ROOT / "templates").rglob("*.html")):
-        name = path.relative_to(ROOT / "templates").as_posix()
-        template: Template = engines["django"].get_template(name).template  # type: ignore[attr-defined] # of Django's
-        for tag in (TranslateNode, BlockTranslateNode):
-            yield from ((_of_tag(node), f"templates/{name}") for node in template.nodelist.get_nodes_by_type(tag))
-        for token in Lexer(template.source).tokenize():
-            for words in re.findall(r'_\("([^"]+)"\)', token.contents):
-                yield Message(words), f"templates/{name}"
-
-
-def _of_tag(node: Any) -> Message:
-    context = node.message_context.resolve(Context()) if node.message_context else ""
-    if isinstance(node, TranslateNode):
-        return Message(str(node.filter_expression.var.literal).replace("%", "%%"), context=context)
-    many = node.render_token_list(node.plural)[0] if node.plural else ""
-    return Message(node.render_token_list(node.singular)[0], many, context)
-
-
-def in_python() -> Iterator[tuple[Message, str]]:
-    for path in sorted(path for app in APPS for path in (ROOT / app).rglob("*.py") if "tests" not in path.parts):
-        name = path.relative_to(ROOT).as_posix()
-        reader = _Reader(sentences=not PROGRAMS.search(name))
-        reader.visit(ast.parse(path.read_text()))
-        yield from ((message, name) for message in reader.found)
-    yield from ((Message(state, context=CONTEXT), "projects/planner/models/task.py") for state in STATES)
-    yield from ((Message(words, context=CONTEXT), "personas/texts/") for words in _of_texts())
-    yield from in_frame()
-    from config import admin, admin_words  # noqa: PLC0415 - only once Django is set up
-
-    yield from ((Message(word, context=ADMIN), "config/admin_words.py") for word in sorted(admin_words.known))
-    yield from (
-        (Message(title, context=ADMIN), "config/admin.py")
-        for title in (*admin.GROUPS, *admin.PLACES, *admin.NAMED.values())
-    )
-
-
-def _of_texts() -> Iterator[str]:
-    """What administrators read of the texts that models get; never these themselves."""
-    yield from texts.GROUPS
-    for name, text in texts.TEXTS.items():
-        title = "Guidance for {tool}" if name.startswith("guidance_") else text.title
-        yield from (title, text.purpose, *text.placeholders.values())
+def in_code(root: Path, patterns: Iterable[str]) -> Iterator[tuple[Message, str]]:
+    """What xgettext finds in the modules and templates below `root` that match a pattern, each with its file."""
+    with TemporaryDirectory() as directory:
+        read = Path(directory)
+        for path in sorted(path for pattern in patterns for path in root.glob(pattern)):
+            if not {"migrations", "tests"}.intersection(path.relative_to(root).parts):
+                made = read / path.relative_to(root)
+                made.parent.mkdir(parents=True, exist_ok=True)
+                text = path.read_text()
+                made.write_text(templatize(text) if path.suffix == ".html" else text)
+        names = sorted(path.relative_to(read).as_posix() for path in read.rglob("*") if path.is_file())
+        keywords = [f"--keyword={keyword}" for keyword in KEYWORDS]
+        command = ["xgettext", "--language=Python", "--from-code=UTF-8", "--output=-", "--files-from=-", *keywords]
+        output = subprocess.run(command, cwd=read, input="\n".join(names), text=True, capture_output=True, check=True)
+    for entry in polib.pofile(output.stdout):
+        for place, _line in entry.occurrences:
+            yield key(entry), place
 
 
 def in_frame() -> Iterator[tuple[Message, str]]:
@@ -123,113 +72,25 @@ def in_frame() -> Iterator[tuple[Message, str]]:
         had = set.intersection(*({each.msgid for each in of_language} for of_language in translations))
         done |= {each.msgid for each in of_app if each.msgid in had - left}
     of_admin = (each for each in entries if not each.msgctxt and "contrib" in each.occurrences[0][0])
-    shown = [Message(each.msgid, each.msgid_plural) for each in of_admin]
-    root = Path(unfold.__file__).parent
-    for path in sorted((root / "templates").rglob("*.html")):
-        shown += [Message(words) for _, words in re.findall(r"{% trans(?:late)? (['\"])(.+?)\1", path.read_text())]
-    for path in sorted((*root.glob("*.py"), *root.glob("mixins/*.py"))):
-        reader = _Reader(sentences=False)
-        reader.visit(ast.parse(path.read_text()))
-        shown += [message for message in reader.found if not message.context]
+    shown = [key(each) for each in of_admin]
+    shown += [message for message, _place in in_code(Path(unfold.__file__).parent, UNFOLD) if not message.context]
     yield from ((message, "unfold") for message in shown if message.one not in done)
 
 
-class _Reader(ast.NodeVisitor):
-    """What a module says; without `sentences` only what it passes to gettext, and what its tools say they do."""
+def in_admin() -> Iterator[tuple[Message, str]]:
+    from config import admin, admin_words  # noqa: PLC0415 - only once Django is set up
 
-    def __init__(self, *, sentences: bool) -> None:
-        self.sentences = sentences
-        self.found: list[Message] = []
-
-    def visit_Call(self, node: ast.Call) -> None:
-        called = ast.unparse(node.func).rsplit(".", 1)[-1]
-        words = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-        if called in GETTEXT and words:
-            self.found.append(Message(**dict(zip(GETTEXT[called], words, strict=False))))
-            return
-        if called in FRAGMENTS and self.sentences:
-            self._keep(node.args[called == "Finding" :])  # whose first word is a state
-        if not ast.unparse(node.func).startswith("log"):
-            self.generic_visit(node)
-
-    def visit_keyword(self, node: ast.keyword) -> None:
-        if node.arg not in DESCRIPTIONS:
-            self.generic_visit(node)
-
-    def visit_Dict(self, node: ast.Dict) -> None:
-        for name, value in zip(node.keys, node.values, strict=True):
-            if isinstance(name, ast.Call):
-                self.visit(name)
-            if not (isinstance(name, ast.Constant) and name.value in DESCRIPTIONS):
-                self.visit(value)
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        name = node.targets[0].id if isinstance(node.targets[0], ast.Name) else ""
-        if name == "doing" or (name in FRAGMENTS and self.sentences):
-            self._keep(node.value.values if isinstance(node.value, ast.Dict) else [node.value])
-        elif name not in MODELS | DESCRIPTIONS:
-            self.generic_visit(node)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if node.name == "label":
-            self._keep(each for each in _strings(node) if " " in _text(each))
-        else:
-            self.generic_visit(node)
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        if not isinstance(node.value, ast.Constant):  # a docstring
-            self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        if self.sentences and re.fullmatch(SENTENCE, _text(node)):
-            self._keep([node])
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        if self.sentences and re.fullmatch(SENTENCE, _text(node)):
-            self._keep([node])
-        for each in node.values:
-            if isinstance(each, ast.FormattedValue):
-                self.visit(each.value)
-
-    def _keep(self, nodes: Iterable[ast.expr]) -> None:
-        texts = (_text(each) for each in nodes)
-        words = re.compile("[A-Za-z]{3}")
-        self.found += [Message(text, context=CONTEXT) for text in texts if words.search(re.sub(r"{\w+}", "", text))]
-
-
-def _strings(node: ast.AST) -> Iterator[ast.expr]:
-    """The strings and f-strings in it, without the pieces that f-strings are made of."""
-    if isinstance(node, ast.Constant | ast.JoinedStr):
-        yield node
-        return
-    for each in ast.iter_child_nodes(node):
-        yield from () if isinstance(each, ast.Expr) else _strings(each)
-
-
-def _text(node: ast.expr) -> str:
-    """A string as it stands, an f-string with its values as named fields; else empty."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else ""
-    if not isinstance(node, ast.JoinedStr):
-        return ""
-    names: list[str] = []
-    return "".join(str(each.value) if isinstance(each, ast.Constant) else _field(each, names) for each in node.values)
-
-
-def _field(value: ast.expr, names: list[str]) -> str:
-    """Named after the last name in the expression: `len(text)` is {text}, `row.code` is {code}."""
-    words = re.findall(r"[a-zA-Z_]\w*", re.sub(r"'[^']*'", "", ast.unparse(value.value)))  # type: ignore[attr-defined]
-    name = words[-1].lower().strip("_")
-    names.append(name)
-    return f"{{{name}{names.count(name) if names.count(name) > 1 else ''}}}"
+    yield from ((Message(word, context=ADMIN), "config/admin_words.py") for word in sorted(admin_words.known))
+    titles = (*admin.GROUPS, *admin.PLACES, *admin.NAMED.values())
+    yield from ((Message(title, context=ADMIN), "config/admin.py") for title in titles)
 
 
 def wanted() -> dict[Message, set[str]]:
     """Every message of the product, with the files it is in."""
-    found: dict[Message, set[str]] = {}
-    for message, place in (*in_templates(), *in_python()):
-        found.setdefault(message, set()).add(place)
-    return found
+    places: dict[Message, set[str]] = {}
+    for message, place in (*in_code(ROOT, OURS), *in_admin(), *in_frame()):
+        places.setdefault(message, set()).add(place)
+    return places
 
 
 def update(path: Path, messages: dict[Message, set[str]]) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from PIL import Image, UnidentifiedImageError
 from core.audit.services import changed, record
 from core.errors import ProductError, invalid_setting
 from core.permissions import require_right
+from core.sentences import Sentence
 from workspace.models import Workspace
 
 FIELDS = (
@@ -77,14 +78,21 @@ def logo_of(picture: IO[bytes]) -> bytes:
     """
     content = picture.read(LARGEST_LOGO + 1)
     if len(content) > LARGEST_LOGO:
-        raise _bad_logo("The picture has more than 2 MB. Make it smaller; 256 pixels a side are enough.")
+        raise _bad_logo(Sentence("The picture has more than 2 MB. Make it smaller; 256 pixels a side are enough."))
     try:
         with Image.open(BytesIO(content), formats=LOGO_FORMATS) as image:
             if max(image.size) > LARGEST_SIDE:
-                raise _bad_logo(f"The picture has more than {LARGEST_SIDE:,} pixels a side. Make it smaller.")
+                raise _bad_logo(
+                    Sentence(
+                        "The picture has more than {largest_side} pixels a side. Make it smaller.",
+                        largest_side=LARGEST_SIDE,
+                    )
+                )
             shown = image.convert("RGBA")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise _bad_logo("This is no picture that can be read. Choose a PNG, a JPEG or a WebP file.") from error
+        raise _bad_logo(
+            Sentence("This is no picture that can be read. Choose a PNG, a JPEG or a WebP file.")
+        ) from error
     shown.thumbnail((LOGO_SIDE, LOGO_SIDE))
     shown.info.clear()
     written = BytesIO()
@@ -92,5 +100,5 @@ def logo_of(picture: IO[bytes]) -> bytes:
     return written.getvalue()
 
 
-def _bad_logo(sentence: str) -> ProductError:
+def _bad_logo(sentence: Sentence | str) -> ProductError:
     return ProductError("bad_logo", sentence, status=422)

@@ -19,6 +19,7 @@ from django.db.models import Exists, OuterRef
 from django.http import HttpRequest
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils import timezone
+from django.utils.translation import gettext
 from rest_framework import authentication, exceptions
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
@@ -48,7 +49,7 @@ def user_of_token(token: str) -> tuple[User, ApiToken]:
     row = ApiToken.objects.usable().select_related("user").filter(digest=token_digest(token)).first()
     if row is None:
         raise exceptions.AuthenticationFailed(
-            "This token is unknown or has expired. Create a new one on the settings page.", code="bad_token"
+            gettext("This token is unknown or has expired. Create a new one on the settings page."), code="bad_token"
         )
     now = timezone.now()
     if row.last_used is None or now - row.last_used > LAST_USED_GRAIN:

@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 
 from accounts.models import User
 from core.errors import ProductError
+from core.sentences import Sentence
 
 
 def rights_of(person: AbstractUser) -> QuerySet[Permission]:
@@ -43,7 +44,10 @@ def group_outranks(group: Group, user: AbstractUser) -> bool:
 def require_rank(user: AbstractUser | None, person: User) -> None:
     """Raises `outranked` (403) for the account of somebody who may do more. None is the product itself."""
     if user is not None and outranks(person, user):
-        sentence = f"“{person}” may do things that you may not. Only a superuser, or who may do as much, changes this."
+        sentence = Sentence(
+            "“{person}” may do things that you may not. Only a superuser, or who may do as much, changes this.",
+            person=str(person),
+        )
         raise ProductError("outranked", sentence, status=403)
 
 
@@ -55,7 +59,9 @@ def require_held(user: AbstractUser | None, permissions: Iterable[Permission], g
     lacking = _lacking(user, permissions) or _lacking(user, of_groups)
     if lacking is not None:
         name = f"{lacking.content_type.app_label}.{lacking.codename}"
-        sentence = f"You lack the right “{name}”, so you cannot give it or take it away. Ask a superuser."
+        sentence = Sentence(
+            "You lack the right “{name}”, so you cannot give it or take it away. Ask a superuser.", name=name
+        )
         raise ProductError("right_not_held", sentence, status=403)
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 from django.db.models import Model, Q, QuerySet
 
 from core.errors import ProductError
+from core.sentences import Sentence
 
 Row = TypeVar("Row", bound=Model)
 
@@ -53,14 +54,16 @@ def require_free(*rows: Model) -> None:
 def require_movable(*rows: Model) -> None:
     """Raises `legal_hold` (409) where a hold keeps one of these, which are of one kind, with whom it belongs to."""
     if is_held(*rows):
-        sentence = "This is under a legal hold, so it cannot become somebody else's."
+        sentence = Sentence("This is under a legal hold, so it cannot become somebody else's.")
         raise ProductError("legal_hold", sentence, status=409)
 
 
 def require_rewritable(row: Model, before: str, text: str) -> None:
     """Raises `legal_hold` (409) where a hold keeps the row, and another text, or name, would take the place of this."""
     if before and before != text and is_held(row):
-        sentence = "This is under a legal hold, so its texts and its name stay as they are. Make a new one beside it."
+        sentence = Sentence(
+            "This is under a legal hold, so its texts and its name stay as they are. Make a new one beside it."
+        )
         raise ProductError("legal_hold", sentence, status=409)
 
 

@@ -17,12 +17,14 @@ from django.contrib.auth.backends import ModelBackend
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext_noop
 
 from accounts.access.second_factor import has_second_factor, is_required
 from accounts.access.sign_ins import signed_in
 from accounts.models import OpenIDProvider, User
 from core.errors import ProductError
 from core.permissions import administers
+from core.sentences import Sentence
 from workspace.models import Workspace
 
 FRESH_FOR = 15 * 60  # seconds
@@ -86,7 +88,9 @@ def require_own_way(user: User) -> None:
     """Raises `provider_only` (403) where people sign in through a provider alone, and this is no administrator."""
     only = [each.name for each in providers() if each.only]
     if only and not administers(user):
-        sentence = f"This workspace signs people in with {' or '.join(only)}, no longer with passwords or passkeys."
+        sentence = Sentence(
+            "This workspace signs people in with {only}, no longer with passwords or passkeys.", only=" or ".join(only)
+        )
         raise ProductError("provider_only", sentence, status=403)
 
 
@@ -126,7 +130,7 @@ def is_fresh(request: HttpRequest) -> bool:
 def require_fresh(request: HttpRequest) -> None:
     """Raises `fresh_sign_in_needed` (403)."""
     if not is_fresh(request):
-        sentence = "You signed in too long ago for this. Sign in again at /login/again/, or use a token."
+        sentence = Sentence("You signed in too long ago for this. Sign in again at /login/again/, or use a token.")
         raise ProductError("fresh_sign_in_needed", sentence, status=403)
 
 
@@ -166,13 +170,13 @@ class Hold:
 CHOOSE_PASSWORD = Hold(
     "settings:password",
     "password_change_needed",
-    "Your password was chosen by somebody else. Choose one of your own at /settings/password/ first.",
+    gettext_noop("Your password was chosen by somebody else. Choose one of your own at /settings/password/ first."),
     leads_back=True,
 )
 SET_UP_FACTOR = Hold(
     "settings:second-factor",
     "second_factor_needed",
-    "This workspace asks for a second factor. Set one up at /settings/second-factor/ first.",
+    gettext_noop("This workspace asks for a second factor. Set one up at /settings/second-factor/ first."),
 )
 
 

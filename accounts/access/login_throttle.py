@@ -37,6 +37,7 @@ from accounts.access.sign_ins import password_refused
 from accounts.models import User
 from core.api.rate_limit import Allowance, counted, forget, take_back
 from core.errors import ProductError
+from core.sentences import Sentence
 
 WINDOW = 15 * 60  # seconds
 DAY = 24 * 60 * 60  # seconds
@@ -93,7 +94,7 @@ def confirm(request: HttpRequest, user: User, password: str) -> None:
     Raises `password_needed` and `wrong_password` (403), and `throttled` (429) after too many wrong ones.
     """
     if not password:
-        sentence = "Send your password along as “password”: being signed in is not enough for this."
+        sentence = Sentence("Send your password along as “password”: being signed in is not enough for this.")
         raise ProductError("password_needed", sentence, status=403)
     attempt = begin(request, user.get_username())
     require_look(attempt.retry_after)
@@ -107,7 +108,7 @@ def confirm(request: HttpRequest, user: User, password: str) -> None:
 def require_look(retry_after: int | None) -> None:
     """Raises `throttled` (429) while no password is looked at for so many seconds; None is no limit."""
     if retry_after is not None:
-        sentence = f"Too many passwords were wrong. Try again in {retry_after} s."
+        sentence = Sentence("Too many passwords were wrong. Try again in {retry_after} s.", retry_after=retry_after)
         raise ProductError("throttled", sentence, status=429, retry_after=retry_after)
 
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.utils.translation import gettext_noop
 
 from accounts.models import May, PeopleGroup, User
 from core.errors import ProductError
@@ -28,13 +29,15 @@ from workspace.models.version import VersionedCache, VersionedCacheByKey, versio
 Named = TypeVar("Named", UUID, str)
 
 LACKING = {
-    May.SHARE: "None of your groups may share conversations by link. Ask an administrator.",
-    May.TOKENS: "None of your groups may make API tokens. Ask an administrator.",
-    May.PUBLISH_PERSONAS: "None of your groups may make personas for others. Keep it private, or ask an administrator.",
-    May.UPLOAD: "None of your groups may upload files. Ask an administrator.",
-    May.RUN_TASKS: "None of your groups may let models work through tasks. Ask an administrator.",
-    May.WEB: "None of your groups may use the web in answers. Ask an administrator.",
-    May.EXPORT: "None of your groups may export conversations. Ask an administrator.",
+    May.SHARE: gettext_noop("None of your groups may share conversations by link. Ask an administrator."),
+    May.TOKENS: gettext_noop("None of your groups may make API tokens. Ask an administrator."),
+    May.PUBLISH_PERSONAS: gettext_noop(
+        "None of your groups may make personas for others. Keep it private, or ask an administrator."
+    ),
+    May.UPLOAD: gettext_noop("None of your groups may upload files. Ask an administrator."),
+    May.RUN_TASKS: gettext_noop("None of your groups may let models work through tasks. Ask an administrator."),
+    May.WEB: gettext_noop("None of your groups may use the web in answers. Ask an administrator."),
+    May.EXPORT: gettext_noop("None of your groups may export conversations. Ask an administrator."),
 }
 
 

@@ -16,6 +16,7 @@ from core.audit.models import Entry
 from core.audit.reading import FIELDS, Asked
 from core.errors import ProductError
 from core.permissions import require_right
+from core.sentences import Sentence
 
 
 class AuditQuerySerializer(serializers.Serializer[dict[str, Any]]):
@@ -49,7 +50,9 @@ class AuditView(ScopedView, ListAPIView[Entry]):
         try:
             return Asked(**valid(AuditQuerySerializer, self.request, self.request.query_params)).rows()
         except LookupError as error:
-            sentence = f"There is no act “{error.args[0]}”. Name one such as token.made, or the part before its dot."
+            sentence = Sentence(
+                "There is no act “{args}”. Name one such as token.made, or the part before its dot.", args=error.args[0]
+            )
             raise ProductError("unknown_action", sentence) from error
 
     @extend_schema(parameters=[AuditQuerySerializer])

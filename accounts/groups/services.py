@@ -12,6 +12,7 @@ from accounts.models import May, PeopleGroup, User
 from core.audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
+from core.sentences import Sentence
 
 FIELDS = ("name", "claim", "all_models", "all_tool_servers", "may", "conversation_days")
 RELATED = ("members", "managers", "allowed_models", "allowed_tool_servers")
@@ -31,7 +32,9 @@ def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: 
     before, adding = stored(row), row._state.adding
     fixed = [name for name in (*FIELDS, *RELATED) if row.everyone and name in fields and name not in OF_EVERYONE]
     if fixed:
-        sentence = f"“Everyone” has no “{fixed[0]}” to change: everybody is in it, always. Make another group."
+        sentence = Sentence(
+            "“Everyone” has no “{fixed}” to change: everybody is in it, always. Make another group.", fixed=fixed[0]
+        )
         raise ProductError("everyone_is_fixed", sentence, status=409)
     for name in FIELDS:
         setattr(row, name, fields.get(name, getattr(row, name)))
@@ -73,7 +76,9 @@ def delete_group(*, user: AbstractUser, group: PeopleGroup) -> None:
     """What it gave is gone at once. Raises `everyone_is_fixed` (409)."""
     require_right(user, "delete", group)
     if group.everyone:
-        sentence = "“Everyone” cannot be deleted: everybody is in it, always. Take away what it gives instead."
+        sentence = Sentence(
+            "“Everyone” cannot be deleted: everybody is in it, always. Take away what it gives instead."
+        )
         raise ProductError("everyone_is_fixed", sentence, status=409)
     record(user=user, action="people_group.deleted", row=group, name=group.name)
     group.delete()
@@ -92,7 +97,7 @@ def require_manager(user: User, group: PeopleGroup) -> None:
         return
     if not PeopleGroup.objects.visible_to(user).filter(pk=group.pk).exists():
         raise NotFound("group")
-    sentence = "Only its managers say who is in this group. Ask one of them, or an administrator."
+    sentence = Sentence("Only its managers say who is in this group. Ask one of them, or an administrator.")
     raise ProductError("not_manager", sentence, status=403)
 
 

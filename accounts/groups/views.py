@@ -15,6 +15,7 @@ from accounts.groups import services
 from accounts.models import May, PeopleGroup, User
 from core.errors import ProductError
 from core.requests import get_or_404, with_row
+from core.sentences import Sentence
 
 PAGE = 50  # members
 
@@ -51,7 +52,9 @@ def add(request: Request, group: PeopleGroup) -> HttpResponse:
     name = request.POST.get("username", "").strip()
     person = User.objects.filter(username=name.replace("\0", "")).first()
     if person is None:
-        said = f"There is nobody with the user name “{name[:150]}”. Look at how it is written, and try again."
+        said = Sentence(
+            "There is nobody with the user name “{name}”. Look at how it is written, and try again.", name=name[:150]
+        )
         return _members(request, group, ProductError("no_such_person", said, status=422), name)
     services.add_members(user=request.user, group=group, people=[person])
     return redirect("settings:group", group.pk)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.db.models import Model, QuerySet
+from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers, viewsets
 from rest_framework.serializers import BaseSerializer
@@ -28,8 +29,8 @@ class ForField(serializers.Field[Any, Any, Any, Any]):
     """Whom a limit holds for: `"everyone"`, each by themselves, or an object with the id of one."""
 
     default_error_messages: ClassVar = {
-        "invalid": 'Write "everyone", or an object with one member: {names}, and the id of one.',
-        "unknown": "There is no {name} with this id.",
+        "invalid": gettext_lazy('Write "everyone", or an object with one member: {names}, and the id of one.'),
+        "unknown": gettext_lazy("There is no {name} with this id."),
     }
 
     def get_attribute(self, instance: Limit) -> Limit:

@@ -17,6 +17,7 @@ from accounts.models import User
 from core.audit.services import record
 from core.background import enqueue
 from core.errors import ProductError, invalid_setting
+from core.sentences import Sentence
 from workspace.models.settings import workspace_at
 
 LINK_DAYS = 1
@@ -121,5 +122,5 @@ def _read(key: str, salt: str) -> Any:
 
 
 def link_ended() -> ProductError:
-    sentence = "This link has ended, or was used already. Ask for another one."
+    sentence = Sentence("This link has ended, or was used already. Ask for another one.")
     return ProductError("link_ended", sentence, status=404)

@@ -10,6 +10,7 @@ from django.core.mail import EmailMessage, get_connection
 
 from core.errors import ProductError
 from core.outside import wait_outside
+from core.sentences import Sentence
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ def send(mails: Sequence[Mail]) -> None:
             connection.send_messages(made)
     except (OSError, smtplib.SMTPException, ValueError) as error:
         logger.warning("mail is not sent: %s", type(error).__name__)  # its text may name people
-        sentence = "The mail could not be sent. See with manage.py doctor whether EMAIL_URL is right."
+        sentence = Sentence("The mail could not be sent. See with manage.py doctor whether EMAIL_URL is right.")
         raise ProductError("mail_failed", sentence, status=502) from error
 
 

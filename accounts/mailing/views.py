@@ -21,6 +21,7 @@ from accounts.mailing import addresses, sending
 from accounts.models import User
 from core.errors import ProductError
 from core.net.site import site_origin
+from core.sentences import NO_SENTENCE
 
 
 class AddressForm(forms.Form):
@@ -79,7 +80,7 @@ class AccountForm(SetPasswordForm):  # type: ignore[type-arg]  # which is none w
 @require_http_methods(["GET", "POST"])
 def email(request: Request) -> HttpResponseBase:
     """A link that was mailed leads here with its `key`."""
-    problem, status, sent = "", 200, ""
+    problem, status, sent = NO_SENTENCE, 200, ""
     form = OwnAddressForm(request, request.POST if request.method == "POST" else None)
     try:
         if request.method == "GET" and "key" in request.GET:
@@ -91,7 +92,7 @@ def email(request: Request) -> HttpResponseBase:
                 return redirect(reverse("settings:email", query={"saved": ""}))
             sent = given
     except ProductError as error:
-        problem, status = error.detail, error.status
+        problem, status = error.sentence, error.status
     context = {
         "section": "settings",
         "place": "email",
@@ -131,7 +132,7 @@ def confirmed(request: HttpRequest) -> HttpResponseBase:
             chosen = {"username": form.cleaned_data["username"], "password": form.cleaned_data["new_password1"]}
             return redirect(proceed(request, addresses.make_account(key=key, **chosen), reverse("chat:home")))
     except ProductError as error:
-        return render(request, "registration/refused.html", {"problem": error.detail}, status=error.status)
+        return render(request, "registration/refused.html", {"problem": error.sentence}, status=error.status)
     return render(request, "registration/account.html", {"form": form}, status=422 if form.is_bound else 200)
 
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.utils.translation import gettext
 from uuid_utils.compat import uuid7
 
 from core.crypto import EncryptedTextField
@@ -13,7 +14,7 @@ from core.net.url_safety import is_http
 
 def validate_issuer(url: str) -> None:
     if not is_http(url) or "?" in url or "#" in url or "@" in url:
-        raise ValidationError("Begin with https:// and a host, as in https://id.example.org/realms/team.")
+        raise ValidationError(gettext("Begin with https:// and a host, as in https://id.example.org/realms/team."))
 
 
 class OpenIDProvider(models.Model):

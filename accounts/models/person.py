@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
+from core.sentences import Sentence
 from core.time_zones import is_zone, present_name, zone_named
 from workspace.models import WorkspaceVersion
 
@@ -30,7 +31,10 @@ class TimeZoneField(models.CharField[str, str]):
 
 def validate_timezone(name: str) -> None:
     if not is_zone(name):
-        raise ValidationError(f"“{name}” is not a time zone. Choose one such as Europe/Paris or Asia/Ho_Chi_Minh.")
+        sentence = Sentence(
+            "“{name}” is not a time zone. Choose one such as Europe/Paris or Asia/Ho_Chi_Minh.", name=name
+        )
+        raise ValidationError(str(sentence))
 
 
 def workspace_timezone() -> str:

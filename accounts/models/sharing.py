@@ -8,6 +8,7 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models.group import PeopleGroup
@@ -88,4 +89,4 @@ class Sharing(models.Model):
     def clean(self) -> None:
         """Says in words what the constraints of those that are shared would refuse."""
         if (self.user_id is None) == (self.group_id is None):
-            raise ValidationError("Choose a person or a group.")
+            raise ValidationError(gettext("Choose a person or a group."))

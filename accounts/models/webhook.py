@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from core.crypto import EncryptedTextField, is_lost
+from core.sentence_field import SentenceColumn
 
 
 class WebhookQuerySet(models.QuerySet["Webhook"]):
@@ -36,7 +37,7 @@ class Webhook(models.Model):
     secret = EncryptedTextField()
     events: "models.JSONField[Any, Any]" = models.JSONField(default=list)
     enabled = models.BooleanField(default=True)
-    note = models.TextField(blank=True)
+    note = SentenceColumn(blank=True)
     failing_since = models.DateTimeField(null=True, blank=True)
     created = models.DateTimeField(auto_now_add=True)
 

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.utils.html import format_html
+from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminPasswordWidget
@@ -20,13 +21,12 @@ from accounts.openid.reading import read
 from core.admin import RowAdmin, acting, button, display
 from core.crypto import LOST, state_of
 from core.errors import ProductError
-from core.i18n import translated
 from core.permissions import has_right
 
 SECRET_HELP = {
-    "stored": "A secret is stored and never shown. Leave empty to keep it.",
+    "stored": gettext_noop("A secret is stored and never shown. Leave empty to keep it."),
     "lost": LOST,
-    "none": "No secret is stored. It is encrypted and never shown again.",
+    "none": gettext_noop("No secret is stored. It is encrypted and never shown again."),
 }
 
 
@@ -50,7 +50,7 @@ class OpenIDProviderForm(forms.ModelForm[OpenIDProvider]):
         super().__init__(*args, **kwargs)
         self._before = copy(self.instance)
         if "new_secret" in self.fields:
-            self.fields["new_secret"].help_text = translated(SECRET_HELP[state_of(self.instance.client_secret)])
+            self.fields["new_secret"].help_text = gettext(SECRET_HELP[state_of(self.instance.client_secret)])
 
     @property
     def secret(self) -> str | None:
@@ -62,7 +62,7 @@ class OpenIDProviderForm(forms.ModelForm[OpenIDProvider]):
             try:
                 services.require_secret_for(self._before, cleaned["issuer"], self.secret)
             except ProductError as error:
-                self.add_error("new_secret", error.detail)
+                self.add_error("new_secret", str(error.sentence))
         return cleaned
 
 
@@ -126,7 +126,7 @@ class OpenIDProviderAdmin(RowAdmin):
         try:
             found = read(provider)
         except ProductError as error:
-            self.message_user(request, error.detail, messages.ERROR)
+            self.message_user(request, error.sentence, messages.ERROR)
         else:
             self.message_user(request, found.sentence, messages.WARNING if found.lacks else messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:accounts_openidprovider_change", args=[provider.pk]))

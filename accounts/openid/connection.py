@@ -34,6 +34,7 @@ from core.errors import ProductError
 from core.net.fetch import system_tls
 from core.net.url_safety import Guard, Refused, is_public
 from core.outside import wait_outside
+from core.sentences import Sentence
 
 TIMEOUT = 10.0  # seconds without a byte
 BODY_SECONDS = 10.0  # for all of an answer's body
@@ -42,7 +43,7 @@ LARGEST = 1_000_000  # bytes of an answer
 KEPT_FOR = 600.0  # seconds that document and keys are used before they are read anew
 READINGS = 30  # of a provider's keys anew within a minute, for tokens that none of those known has signed
 SCOPE = "openid profile email"
-UNREADABLE = "It gave no answer that can be read."
+UNREADABLE = Sentence("It gave no answer that can be read.")
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 _documents = SharedDocuments(kept_seconds=KEPT_FOR, waiting_seconds=2 * (TIMEOUT + BODY_SECONDS))
@@ -64,7 +65,9 @@ class CheckedAdapter(HTTPAdapter):
         guard = Guard(ports=frozenset(range(1, 65_536)), allowed_networks=_EVERYWHERE) if own else Guard()
         address = async_to_sync(guard.addresses_of)(url)[0]
         if url.scheme == "http" and is_public(ip_address(address)):
-            raise Refused(f"{url.host} is on the public internet, so its address must begin with https://.")
+            raise Refused(
+                Sentence("{host} is on the public internet, so its address must begin with https://.", host=url.host)
+            )
         secure = url.scheme == "https"
         tls = {"ssl_context": system_tls(), "server_hostname": url.host, "assert_hostname": url.host} if secure else {}
         port = url.port or (443 if secure else 80)
@@ -90,7 +93,7 @@ class CheckedAdapter(HTTPAdapter):
         while piece := raw.read1(LARGEST, decode_content=True):
             body += piece
             if len(body) > LARGEST:
-                raise Refused(f"{self._issuer.host} gave an answer that is too large.")
+                raise Refused(Sentence("{host} gave an answer that is too large.", host=self._issuer.host))
             if time.monotonic() > end:
                 raise ReadTimeout("the body took too long")
         return bytes(body)
@@ -120,11 +123,13 @@ def metadata(provider: OpenIDProvider) -> dict[str, Any]:
     found = _read(provider, get_well_known_url(provider.issuer, external=True))
     if found.get("issuer") != provider.issuer:
         named = str(found.get("issuer", ""))[:300]
-        sentence = f"The provider calls itself “{named}”. Enter just this as the issuer, if it is the right one."
+        sentence = Sentence(
+            "The provider calls itself “{named}”. Enter just this as the issuer, if it is the right one.", named=named
+        )
         raise ProductError("openid_issuer", sentence, status=502)
     missing = [name for name in ENDPOINTS if not isinstance(found.get(name), str)]
     if missing:
-        raise _unreachable(provider, f"Its discovery document has no “{missing[0]}”.")
+        raise _unreachable(provider, Sentence("Its discovery document has no “{missing}”.", missing=missing[0]))
     return found
 
 
@@ -137,7 +142,7 @@ def keys(provider: OpenIDProvider, *, fresh: bool = False) -> KeySet:
     try:
         return KeySet.import_key_set(found)  # type: ignore[arg-type]  # it checks the shape itself
     except (JoseError, ValueError, TypeError, KeyError) as error:
-        raise _unreachable(provider, "Its keys cannot be read.") from error
+        raise _unreachable(provider, Sentence("Its keys cannot be read.")) from error
 
 
 def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) -> dict[str, Any]:
@@ -156,9 +161,13 @@ def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) 
                 allow_redirects=False,
             )
     except OAuthError as error:
-        raise refused(f"{provider} does not take the code: {str(error.error)[:100]}.") from error
+        raise refused(
+            Sentence(
+                "{provider} does not take the code: {error}.", provider=str(provider), error=str(error.error)[:100]
+            )
+        ) from error
     if not isinstance(given.get("id_token"), str):
-        raise refused(f"{provider} gave no ID token.")
+        raise refused(Sentence("{provider} gave no ID token.", provider=str(provider)))
     return dict(given)
 
 
@@ -171,7 +180,7 @@ def userinfo(provider: OpenIDProvider, given: Mapping[str, Any]) -> dict[str, An
         return _json(provider, asking, address)
 
 
-def refused(sentence: str) -> ProductError:
+def refused(sentence: Sentence | str) -> ProductError:
     return ProductError("openid_refused", sentence, status=403)
 
 
@@ -189,7 +198,7 @@ def _read(provider: OpenIDProvider, address: str, *, fresh: bool = False) -> dic
     try:
         return _documents.get(provider.issuer, address, read, fresh=fresh)
     except WaitTooLong as error:
-        raise _unreachable(provider, "It did not answer in time.") from error
+        raise _unreachable(provider, Sentence("It did not answer in time.")) from error
 
 
 def _json(provider: OpenIDProvider, asking: OAuth2Session, address: str, **options: Any) -> dict[str, Any]:
@@ -200,7 +209,9 @@ def _json(provider: OpenIDProvider, asking: OAuth2Session, address: str, **optio
     except OAuthError as error:
         raise _unreachable(provider, UNREADABLE) from error
     if not isinstance(document, dict):
-        raise _unreachable(provider, f"It answered with status {answer.status_code} and no document.")
+        raise _unreachable(
+            provider, Sentence("It answered with status {status_code} and no document.", status_code=answer.status_code)
+        )
     return document
 
 
@@ -209,20 +220,28 @@ def _calling(provider: OpenIDProvider) -> Iterator[None]:
     """Run the block, which asks the provider. Raises `openid_unreachable` (502), also for one that hung just now."""
     seconds = _outages.seconds_left(provider.issuer)
     if seconds:
-        raise _unreachable(provider, f"It did not answer just now, and is asked again in {seconds} s.", seconds)
+        raise _unreachable(
+            provider,
+            Sentence("It did not answer just now, and is asked again in {seconds} s.", seconds=seconds),
+            seconds,
+        )
     try:
         with wait_outside():
             yield
     except Refused as error:
-        raise _unreachable(provider, str(error)) from error
+        raise _unreachable(provider, error.sentence) from error
     except Timeout as error:
         _outages.begin(provider.issuer)
-        raise _unreachable(provider, "It did not answer in time.", round(ASKED_AGAIN)) from error
+        raise _unreachable(provider, Sentence("It did not answer in time."), round(ASKED_AGAIN)) from error
     except (RequestException, ValueError, OSError) as error:
         raise _unreachable(provider, UNREADABLE) from error
 
 
-def _unreachable(provider: OpenIDProvider, why: str, retry_after: int | None = None) -> ProductError:
-    sentence = f"{why} So “{provider}” cannot be used now: try again, or tell an administrator."
+def _unreachable(provider: OpenIDProvider, why: Sentence, retry_after: int | None = None) -> ProductError:
+    sentence = Sentence(
+        "{why} So “{provider}” cannot be used now: try again, or tell an administrator.",
+        why=why,
+        provider=str(provider),
+    )
     later = {} if retry_after is None else {"retry_after": retry_after}
     return ProductError("openid_unreachable", sentence, status=502, **later)

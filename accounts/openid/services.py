@@ -20,6 +20,7 @@ from accounts.openid import connection
 from core.audit.services import record, record_saved, stored
 from core.errors import ProductError, invalid_setting
 from core.net.url_safety import origin
+from core.sentences import Sentence
 
 LONGEST_NAME = 150  # characters of a user name
 LONGEST_SUBJECT = 255  # characters, as the specification says
@@ -62,7 +63,7 @@ def delete_provider(*, user: AbstractUser | None, provider: OpenIDProvider) -> N
 def require_secret_for(before: OpenIDProvider | None, issuer: str, secret: str | None) -> None:
     """Raises `secret_moved` (422) where a stored secret would go to another server than it was entered for."""
     if secret is None and before and before.client_secret and origin(before.issuer) != origin(issuer):
-        sentence = "The stored secret is for the issuer of before. Enter the secret for this one."
+        sentence = Sentence("The stored secret is for the issuer of before. Enter the secret for this one.")
         raise ProductError("secret_moved", sentence, status=422)
 
 
@@ -82,7 +83,7 @@ def person_of(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     """
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= LONGEST_SUBJECT or "\0" in subject:
-        raise connection.refused(f"{provider} does not say who you are.")
+        raise connection.refused(Sentence("{provider} does not say who you are.", provider=str(provider)))
     try:
         return _person_of(provider, claims)
     except IntegrityError:  # somebody with the same user name was stored, or the same person signed in twice
@@ -95,7 +96,7 @@ def _person_of(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     identity = found or _identity(provider, claims)
     person = identity.user
     if not person.is_active:
-        sentence = "Your account in this workspace is deactivated. Ask an administrator."
+        sentence = Sentence("Your account in this workspace is deactivated. Ask an administrator.")
         raise ProductError("account_off", sentence, status=403)
     groups = _groups(provider, claims)
     if groups is not None:
@@ -124,7 +125,10 @@ def _matched(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User | None
 
 def _made(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     if not provider.creates_accounts:
-        sentence = f"You have no account here yet. Ask an administrator to let you in through {provider}."
+        sentence = Sentence(
+            "You have no account here yet. Ask an administrator to let you in through {provider}.",
+            provider=str(provider),
+        )
         raise ProductError("no_account", sentence, status=403)
     person = User(
         username=_free_name(claims),

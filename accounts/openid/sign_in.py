@@ -16,6 +16,7 @@ from django.http import HttpRequest
 from accounts.models import OpenIDProvider
 from accounts.openid import connection, tokens
 from core.errors import ProductError
+from core.sentences import Sentence
 
 BEGUN = "openid"  # in the session: by state, the sign-ins that were begun
 WAITS_FOR = 10 * 60  # seconds
@@ -58,7 +59,9 @@ def returned(request: HttpRequest, pk: UUID) -> Begun:
     request.session[BEGUN] = waiting
     begun = Begun(**kept) if kept else None
     if begun is None or begun.provider != str(pk) or time.time() - begun.at > WAITS_FOR:
-        raise connection.refused("This sign-in was not begun in this browser, or it took too long. Begin again.")
+        raise connection.refused(
+            Sentence("This sign-in was not begun in this browser, or it took too long. Begin again.")
+        )
     return begun
 
 
@@ -66,14 +69,20 @@ def claims_of(request: HttpRequest, provider: OpenIDProvider, begun: Begun, *, r
     """Who has come back: the verified claims. Raises `openid_refused` (403) and `openid_unreachable` (502)."""
     answer = request.GET
     if answer.get("iss", provider.issuer) != provider.issuer:
-        raise connection.refused(f"This answer is not by {provider}. Begin again.")
+        raise connection.refused(Sentence("This answer is not by {provider}. Begin again.", provider=str(provider)))
     if "code" not in answer:
         said = (answer.get("error_description") or answer.get("error") or "?")[:200].rstrip(".")
-        raise connection.refused(f"{provider} has not signed you in, and says: {said}.")
+        raise connection.refused(
+            Sentence("{provider} has not signed you in, and says: {said}.", provider=str(provider), said=said)
+        )
     given = connection.token(provider, code=answer["code"], verifier=begun.verifier, redirect=redirect)
     claims = tokens.id_token(provider, given["id_token"], nonce=begun.nonce, access_token=given.get("access_token"))
     if begun.again and _number(claims.get("auth_time")) < begun.again - tokens.LEEWAY:
-        raise connection.refused(f"{provider} does not say that you have signed in just now. Sign in there again.")
+        raise connection.refused(
+            Sentence(
+                "{provider} does not say that you have signed in just now. Sign in there again.", provider=str(provider)
+            )
+        )
     return _completed(provider, given, claims)
 
 

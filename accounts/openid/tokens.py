@@ -15,6 +15,7 @@ from joserfc.jws import JWSRegistry
 
 from accounts.models import OpenIDProvider
 from accounts.openid.connection import keys, refused
+from core.sentences import Sentence
 
 ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -54,7 +55,7 @@ def logout_token(provider: OpenIDProvider, text: str) -> dict[str, Any]:
         or not all(isinstance(each, str) for each in named)
         or abs(time.time() - claims["iat"]) > LOGOUT_AGE
     ):
-        raise refused(f"This is no logout token of {provider}, or it is too old.")
+        raise refused(Sentence("This is no logout token of {provider}, or it is too old.", provider=str(provider)))
     return dict(claims)
 
 
@@ -65,7 +66,9 @@ def _signed(provider: OpenIDProvider, text: str) -> jwt.Token:
         except (InvalidKeyIdError, BadSignatureError):  # the provider may have other keys by now
             return jwt.decode(text, keys(provider, fresh=True), registry=_REGISTRY)
     except (JoseError, ValueError, TypeError) as error:
-        raise refused(f"The token is not signed by {provider} in a way that is taken here.") from error
+        raise refused(
+            Sentence("The token is not signed by {provider} in a way that is taken here.", provider=str(provider))
+        ) from error
 
 
 def _options(provider: OpenIDProvider) -> dict[str, Any]:
@@ -79,4 +82,9 @@ def _validate(provider: OpenIDProvider, claims: JWTClaims) -> None:
     try:
         claims.validate(leeway=LEEWAY)
     except (JoseError, ValueError, TypeError) as error:
-        raise refused(f"The token of {provider} was not made for this sign-in, or has ended. Try again.") from error
+        raise refused(
+            Sentence(
+                "The token of {provider} was not made for this sign-in, or has ended. Try again.",
+                provider=str(provider),
+            )
+        ) from error

@@ -82,5 +82,5 @@ def _here(request: HttpRequest, pk: UUID) -> str:
 
 
 def _refused(request: HttpRequest, error: ProductError) -> HttpResponse:
-    page = render(request, "registration/refused.html", {"problem": error.detail}, status=error.status)
+    page = render(request, "registration/refused.html", {"problem": error.sentence}, status=error.status)
     return with_headers(page, error)

@@ -10,6 +10,7 @@ from django.contrib.auth.models import AbstractUser
 from accounts.access.login import is_fresh, sign_in_again
 from core.crypto import decrypt, encrypt, is_lost
 from core.errors import ProductError
+from core.sentences import Sentence
 from workspace.models.settings import workspace_at
 
 
@@ -40,7 +41,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no
         """Raises `secret_lost` (409): an empty secret would have codes that anybody can work out."""
         secret = decrypt(encrypted_text)
         if is_lost(secret):
-            sentence = (
+            sentence = Sentence(
                 "Your second factor cannot be read, since the server's key (SECRET_KEY) is another now. Ask an "
                 "administrator to remove it, or to add the old key to ENCRYPTION_KEYS."
             )

@@ -18,6 +18,7 @@ from accounts.access.login_throttle import LimitedTriesMixin, begin_code
 from accounts.models import User
 from accounts.second_factors import services
 from core.errors import ProductError
+from core.sentences import Sentence
 
 LONGEST = 20_000  # characters of a browser's answer
 LONGEST_NAME = 100  # of a passkey
@@ -25,7 +26,9 @@ MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  #
 
 
 def passkey_refused() -> ProductError:
-    sentence = "The passkey was not taken: it is not known here, or the page was open for too long. Try again."
+    sentence = Sentence(
+        "The passkey was not taken: it is not known here, or the page was open for too long. Try again."
+    )
     return ProductError("passkey_refused", sentence, status=403)
 
 

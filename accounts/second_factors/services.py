@@ -26,6 +26,7 @@ from accounts.models import User
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.permissions import require_store
+from core.sentences import Sentence
 from workspace.models.settings import workspace_at
 
 Type = Authenticator.Type
@@ -64,12 +65,14 @@ def adding(*, user: User, kind: str, session: str | None) -> Iterator[None]:
 
 
 def wrong_code() -> ProductError:
-    sentence = "This is not the code that the app shows now. Check the clock of your phone, and enter the next one."
+    sentence = Sentence(
+        "This is not the code that the app shows now. Check the clock of your phone, and enter the next one."
+    )
     return ProductError("wrong_code", sentence, status=422)
 
 
 def no_second_factor() -> ProductError:
-    sentence = "Recovery codes stand in for a second factor. Set up an app or a passkey first."
+    sentence = Sentence("Recovery codes stand in for a second factor. Set up an app or a passkey first.")
     return ProductError("no_second_factor", sentence, status=409)
 
 
@@ -104,7 +107,7 @@ def remove(*, user: User, pk: int, session: str | None) -> None:
     if row is None:
         raise NotFound("second factor")
     if not rows and is_required(user, workspace_at()):
-        sentence = "This workspace asks for a second factor. Set up another one before you remove this one."
+        sentence = Sentence("This workspace asks for a second factor. Set up another one before you remove this one.")
         raise ProductError("second_factor_required", sentence, status=409)
     row.delete()
     if not rows:
@@ -122,7 +125,9 @@ def reset(*, user: AbstractUser | None, person: User) -> None:
     require_store(user, person)
     require_rank(user, person)
     if not Authenticator.objects.filter(user=person).exists():
-        raise ProductError("no_second_factor", f"“{person}” has no second factor.", status=409)
+        raise ProductError(
+            "no_second_factor", Sentence("“{person}” has no second factor.", person=str(person)), status=409
+        )
     Authenticator.objects.filter(user=person).delete()
     record(user=user, action="second_factor.reset", row=person, name=person.get_username())
     end_sessions(user=person)

@@ -35,6 +35,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.second_factors import services
 from accounts.second_factors.forms import CodeForm, NewPasskeyForm, PasskeySignInForm, passkey_refused, require_passkey
 from core.errors import ProductError
+from core.sentences import NO_SENTENCE
 from workspace.models.settings import workspace_of
 
 PAGE = reverse_lazy("settings:second-factor")
@@ -52,7 +53,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
     if asked is None:
         return redirect("login")
     form = CodeForm(request, asked.user, request.POST if "code" in request.POST else None)
-    problem = ""
+    problem = NO_SENTENCE
     try:
         if "credential" in request.POST:
             require_passkey(asked.user, request.POST).record_usage()
@@ -60,7 +61,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
             enter(request, asked.user)
             return redirect(asked.then)
     except ProductError as error:
-        problem = error.detail
+        problem = error.sentence
     factors = services.factors_of(asked.user)
     context = {
         "form": form,
@@ -145,7 +146,7 @@ class FactorViewMixin:
         try:
             answer: HttpResponse = super().post(request, *args, **kwargs)  # type: ignore[misc]  # of the view beside it
         except ProductError as error:
-            return _page(request, status=error.status, problem=error.detail)
+            return _page(request, status=error.status, problem=error.sentence)
         return answer
 
     def finish(self, kind: str = "") -> HttpResponse:
@@ -181,7 +182,7 @@ class AppView(FactorViewMixin, ActivateTOTPView):  # type: ignore[misc]  # it ha
         if not form.is_bound:
             return _page(self.request, begun=begun)
         error = services.wrong_code()
-        return _page(self.request, begun=begun, problem=error.detail, status=error.status)
+        return _page(self.request, begun=begun, problem=error.sentence, status=error.status)
 
 
 @method_decorator(never_cache, name="dispatch")

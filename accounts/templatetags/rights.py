@@ -3,10 +3,10 @@
 from typing import Any
 
 from django import template
+from django.utils.translation import gettext
 
 from accounts.access.rights import LACKING, may
 from accounts.models import May
-from core import i18n
 from workspace.models.settings import version_of
 
 register = template.Library()
@@ -18,4 +18,4 @@ def lacking(context: Any, right: str) -> str:
     request, wanted = context["request"], May(right)
     if may(request.user, wanted, version_of(request)):
         return ""
-    return i18n.translated(LACKING[wanted])
+    return gettext(LACKING[wanted])

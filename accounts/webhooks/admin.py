@@ -9,14 +9,15 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
 from accounts.webhooks.sending import UNSIGNED
-from core import i18n
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display
+from core.sentences import Sentence
 
-BY_ADMIN = "Switched off by an administrator."
+BY_ADMIN = gettext_noop("Switched off by an administrator.")
 
 
 @admin.register(Webhook)
@@ -38,7 +39,7 @@ class WebhookAdmin(ReadOnlyAdmin):
 
     @display(description="Secret")
     def secret_state(self, webhook: Webhook) -> str:
-        return i18n.translated(UNSIGNED) if webhook.secret_lost else _("stored")
+        return str(Sentence(UNSIGNED)) if webhook.secret_lost else _("stored")
 
     @display(description="Events")
     def event_names(self, webhook: Webhook) -> str:
@@ -53,8 +54,8 @@ class WebhookAdmin(ReadOnlyAdmin):
     )
     def switch_off(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         webhook = self.row(request, object_id)
-        webhooks.stop_webhook(user=acting(request), webhook=webhook, note=BY_ADMIN)
-        return self.back(request, webhook, "The webhook is switched off.")
+        webhooks.stop_webhook(user=acting(request), webhook=webhook, note=Sentence(BY_ADMIN))
+        return self.back(request, webhook, Sentence("The webhook is switched off."))
 
 
 @admin.register(WebhookDelivery)
@@ -84,7 +85,7 @@ class WebhookDeliveryAdmin(RecordAdmin):
     @display(description="About")
     def ids(self, delivery: WebhookDelivery) -> str:
         data = delivery.payload.get("data", {})
-        named = {name: i18n.translated(name) for name in data if name not in ("url", "page")}
+        named = {name: str(Sentence(name)) for name in data if name not in ("url", "page")}
         return ", ".join(f"{words} {data[name]}" for name, words in named.items())
 
     @display(description="Status", ordering="status", label={"waiting": "info", "done": "success", "failed": "danger"})
@@ -98,7 +99,7 @@ class WebhookDeliveryAdmin(RecordAdmin):
                 each["at"],
                 _("no answer") if each["status"] is None else each["status"],
                 each["ms"],
-                i18n.translated(each["detail"]),
+                str(Sentence.load(each["detail"])),
             )
             for each in delivery.log
         ]
@@ -114,5 +115,5 @@ class WebhookDeliveryAdmin(RecordAdmin):
     def retry(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         delivery = self.row(request, object_id)
         webhooks.retry_delivery(user=cast("User", delivery.webhook.owner), delivery=delivery)
-        self.log_change(request, delivery, "Tried again.")
-        return self.back(request, delivery, "It is tried again.")
+        self.log_change(request, delivery, gettext_noop("Tried again."))
+        return self.back(request, delivery, Sentence("It is tried again."))

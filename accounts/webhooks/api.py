@@ -14,7 +14,7 @@ from rest_framework.serializers import BaseSerializer
 from accounts.access.api_views import ScopedView
 from accounts.models import Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
-from core.api.fields import Strict, valid
+from core.api.fields import SentenceField, Strict, valid
 from core.api.idempotency import ShownOnce
 from core.api.pagination import NewestFirst
 from core.net.site import site_origin
@@ -52,7 +52,7 @@ class NewWebhookSerializer(WebhookSerializer):
 class TrySerializer(Strict):
     at = serializers.DateTimeField()
     status = serializers.IntegerField(allow_null=True, help_text="Null when there was no answer.")
-    detail = serializers.CharField()
+    detail = SentenceField()
     code = serializers.CharField(default="", help_text="Of a try that was not made, such as `secret_lost`; else empty.")
     ms = serializers.IntegerField()
 

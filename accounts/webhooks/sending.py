@@ -28,6 +28,7 @@ from accounts.models.webhook import Webhook, WebhookDelivery
 from core.errors import ProductError
 from core.net.fetch import CheckedTransport
 from core.net.url_safety import Guard, Refused
+from core.sentences import NO_SENTENCE, Sentence
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the specification's marker of a secret, not a secret
 TIMEOUT = 10.0  # seconds for one try, all of it
@@ -102,7 +103,7 @@ async def attempt(delivery: WebhookDelivery) -> Tried:
         }
         status = await _posted(delivery.webhook.url, headers, body)
     except ProductError as error:
-        detail, code = error.detail, error.code
+        detail, code = error.sentence.dump(), error.code
     except Refused as refusal:
         detail = str(refusal)
     except (TimeoutError, httpx2.TimeoutException):
@@ -162,12 +163,12 @@ def _weigh(webhook: Webhook, tried: Tried, now: datetime) -> None:
     rows.filter(failing_since=None).update(failing_since=now)
     since = rows.values_list("failing_since", flat=True).get()
     if tried.status == GONE:
-        switch_off(webhook, SAID_GONE)
+        switch_off(webhook, Sentence(SAID_GONE))
     elif since is not None and since < now - GIVE_UP_AFTER:
-        switch_off(webhook, SWITCHED_OFF.format(since=f"{since:%Y-%m-%d %H:%M} UTC"))
+        switch_off(webhook, Sentence(SWITCHED_OFF, since=f"{since:%Y-%m-%d %H:%M} UTC"))
 
 
-def switch_off(webhook: Webhook, note: str = "") -> None:
+def switch_off(webhook: Webhook, note: Sentence = NO_SENTENCE) -> None:
     """What waits for it is given up: it would be old news when somebody switches it on again."""
     Webhook.objects.filter(pk=webhook.pk).update(enabled=False, note=note)
     waiting = WebhookDelivery.objects.filter(webhook=webhook, status=WebhookDelivery.Status.WAITING)

@@ -22,6 +22,7 @@ from core.background import enqueue
 from core.errors import ProductError
 from core.net.url_safety import is_http
 from core.permissions import require_right
+from core.sentences import Sentence
 
 MAX_WEBHOOKS = 20  # a person
 MAX_URL = 500  # characters
@@ -38,7 +39,9 @@ def create_webhook(*, user: User, url: str, events: Collection[str], origin: str
     Raises `bad_webhook_url`, `unknown_event`, `no_event` and `too_many_webhooks` (409).
     """
     if Webhook.objects.visible_to(user).count() >= MAX_WEBHOOKS:
-        sentence = f"You have {MAX_WEBHOOKS} webhooks, the most there may be. Remove one first."
+        sentence = Sentence(
+            "You have {max_webhooks} webhooks, the most there may be. Remove one first.", max_webhooks=MAX_WEBHOOKS
+        )
         raise ProductError("too_many_webhooks", sentence, status=409)
     secret = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
     made = Webhook.objects.create(
@@ -74,7 +77,7 @@ def delete_webhook(*, user: User, webhook: Webhook) -> None:
 
 
 @transaction.atomic
-def stop_webhook(*, user: AbstractUser, webhook: Webhook, note: str) -> None:
+def stop_webhook(*, user: AbstractUser, webhook: Webhook, note: Sentence) -> None:
     """An administrator's act. Raises `right_missing`."""
     require_right(user, "change", webhook)
     switch_off(webhook, note)
@@ -150,7 +153,10 @@ def _require_usable(webhook: Webhook) -> None:
 def _url(url: str) -> str:
     url = url.strip()
     if not is_http(url) or len(url) > MAX_URL or "@" in urlsplit(url).netloc:
-        sentence = f"Enter an address that begins with http:// or https:// and a host, at most {MAX_URL} characters."
+        sentence = Sentence(
+            "Enter an address that begins with http:// or https:// and a host, at most {max_url} characters.",
+            max_url=MAX_URL,
+        )
         raise ProductError("bad_webhook_url", sentence)
     return url
 
@@ -159,7 +165,12 @@ def _events(given: Collection[str]) -> list[str]:
     known = [str(event) for event in Webhook.Event]
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise ProductError("unknown_event", f"There is no event “{unknown[0]}”. The events are {', '.join(known)}.")
+        raise ProductError(
+            "unknown_event",
+            Sentence(
+                "There is no event “{unknown}”. The events are {known}.", unknown=unknown[0], known=", ".join(known)
+            ),
+        )
     if not given:
         raise ProductError("no_event", "Choose at least one event: without one there is nothing to tell.")
     return [event for event in known if event in given]

@@ -40,7 +40,7 @@ def page(request: Request) -> HttpResponse:
             made = webhooks.create_webhook(user=request.user, origin=origin, **form.cleaned_data)
             form = WebhookForm()
         except ProductError as error:
-            form.add_error("url", error.detail)
+            form.add_error("url", str(error.sentence))
     rows = Webhook.objects.visible_to(request.user)
     listed = [Listed(webhook, list(webhook.deliveries.order_by("-id")[:SHOWN])) for webhook in rows]
     context: dict[str, Any] = {"form": form, "made": made, "webhooks": listed}

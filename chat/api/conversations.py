@@ -10,7 +10,7 @@ from django.db import close_old_connections
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.urls import reverse
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext_noop
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET
 from drf_spectacular.types import OpenApiTypes
@@ -43,6 +43,7 @@ from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, plan_ahead
 from chat.realtime import event_stream
+from chat.realtime.events import readable_parts
 from chat.sending.offers import offers
 from chat.sending.services import no_next, queue, remove_next, send
 from chat.turns.services import stop_turn
@@ -55,14 +56,16 @@ from core.api.pagination import ByUpdate, pages
 from core.api.parameters import refuse_unknown_query
 from core.api.streams import EVENT_STREAM, JSON_OR_EVENTS
 from core.errors import ProductError
-from core.i18n import translated
 from core.requests import identifier
+from core.sentences import Sentence
 from llm.models import Model
 from llm.types.model_call import FinishReason
 from personas.services import model_for
 
 DeepestFirst = pages("-depth", "-id")
-OF_ONE = "The events on the request itself are those of one answer. Name one model, or follow each turn's events/."
+OF_ONE = gettext_noop(
+    "The events on the request itself are those of one answer. Name one model, or follow each turn's events/."
+)
 
 
 class PartSerializer(serializers.Serializer[dict[str, Any]]):
@@ -79,7 +82,7 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
     error = serializers.BooleanField(required=False)
 
     def to_representation(self, instance: dict[str, Any]) -> dict[str, Any]:
-        return instance
+        return readable_parts([instance])[0]
 
 
 CONTEXT_NOTICE = (
@@ -151,7 +154,7 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
 
 
 def error_of(message: Message) -> dict[str, str] | None:
-    return {"code": message.error_code, "detail": translated(message.error_detail)} if message.error_code else None
+    return {"code": message.error_code, "detail": str(message.error_detail)} if message.error_code else None
 
 
 class UsageSerializer(serializers.Serializer[dict[str, int]]):
@@ -286,7 +289,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         tag = self.request.GET.get("tag")
         origin = self.request.GET.get("origin")
         if origin not in (None, "", Conversation.Origin.API):
-            raise ProductError("bad_filter", f"“origin” is {Conversation.Origin.API}, or left out.")
+            raise ProductError("bad_filter", Sentence("“origin” is {api}, or left out.", api=Conversation.Origin.API))
         if origin:
             return Conversation.objects.visible_to(self.request.user).filter(origin=Conversation.Origin.API)
         rows = Conversation.objects.listed_for(self.request.user).prefetch_related("tags")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from django.utils.translation import gettext
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -18,7 +19,7 @@ from chat.prompts.document_budget import budget
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
 from chat.turns.submit import LONGEST_EFFORT
-from core.api.fields import MoneyField, Strict
+from core.api.fields import MoneyField, SentenceField, Strict
 from llm.models import Effort
 from personas.services import model_for
 from projects.models.roles import visible_project
@@ -42,7 +43,7 @@ class ChosenModelsSerializer(Strict):
         if model is None:
             return attrs
         if attrs["models"]:
-            raise serializers.ValidationError({"model": ["Send either “model” or “models”, not both."]})
+            raise serializers.ValidationError({"model": [gettext("Send either “model” or “models”, not both.")]})
         return {**attrs, "models": [model]}
 
 
@@ -71,7 +72,7 @@ class DraftSerializer(ChosenModelsSerializer):
 
     def validate_models(self, models: list[UUID]) -> list[UUID]:
         if len(models) > 1:
-            raise serializers.ValidationError("A plan is for one model. Ask once for each of them.")
+            raise serializers.ValidationError(gettext("A plan is for one model. Ask once for each of them."))
         return models
 
 
@@ -110,7 +111,7 @@ class CallSerializer(serializers.Serializer[dict[str, Any]]):
     model = serializers.CharField()
     limit = serializers.IntegerField()
     used = serializers.IntegerField()
-    refused = serializers.CharField(help_text="What the provider said to a longer prompt before this one.")
+    refused = SentenceField(help_text="What the provider said to a longer prompt before this one.")
 
 
 class CoveredSerializer(serializers.Serializer[dict[str, Any]]):
@@ -209,7 +210,7 @@ class ReportSerializer(CallSerializer):
         required=False,
         help_text="Tokens as the provider reports them; empty while it has not.",
     )
-    notes = serializers.ListField(child=serializers.CharField(), help_text="What should have been there and was not.")
+    notes = serializers.ListField(child=SentenceField(), help_text="What should have been there and was not.")
     cache = CacheSerializer(required=False, help_text="Not in reports of earlier versions.")
     messages = PromptMessageSerializer(many=True)
     calls = CallSerializer(many=True, required=False)

@@ -13,12 +13,15 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.utils.translation import gettext_noop
+
 from chat.citations.claims import MOST
 from chat.citations.services import MAX_EVIDENCE, Check
 from chat.citations.support import Reason
 from chat.ledger.asking import Charge, ask
 from core.background import on_database
 from core.errors import ModelError, ProductError
+from core.sentences import Sentence
 from llm.models import Model
 from llm.services import with_fallbacks
 from llm.types.model_call import Message, ModelRequest, Usage
@@ -32,11 +35,11 @@ LONGEST_LINE = 60  # tokens of what is said of one sentence
 ROOM_FOR_TEXTS = 1_000  # tokens that the instructions have, at most
 ROOM_TO_THINK = 1_024  # tokens for a model that reasons first
 MOST_WORDS = 200  # characters kept of why it says no
-GONE = "The model that checks citations was removed or switched off, so they were checked without it."
+GONE = gettext_noop("The model that checks citations was removed or switched off, so they were checked without it.")
 
 _LINE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(yes|no)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
 
-Sentence = Mapping[str, Any]
+CheckedSentence = Mapping[str, Any]
 
 logger = logging.getLogger(__name__)
 
@@ -49,40 +52,44 @@ def at_most() -> Usage:
 
 async def checked(
     find: Callable[[], list[Check]], charge: Charge, texts: Texts, named: UUID | None
-) -> tuple[list[Check], str]:
+) -> tuple[list[Check], Sentence | None]:
     """What `find` finds in the time there is for it, with what the model of this id says, if one is named; and why that
     said nothing. None of it may cost anybody the answer: what goes wrong leaves it unchecked."""
     try:
         found = await asyncio.wait_for(on_database(find), CHECKED_WITHIN)
     except Exception:
         logger.exception("the citations of an answer could not be checked")
-        return [], ""
-    return await judged(found, charge, texts, named) if found and named is not None else (found, "")
+        return [], None
+    return await judged(found, charge, texts, named) if found and named is not None else (found, None)
 
 
-async def judged(found: list[Check], charge: Charge, texts: Texts, named: UUID) -> tuple[list[Check], str]:
-    """The checks with what the model of this id says; and a sentence that says why it said nothing, else empty."""
+async def judged(found: list[Check], charge: Charge, texts: Texts, named: UUID) -> tuple[list[Check], Sentence | None]:
+    """The checks with what the model of this id says; and a sentence that says why it said nothing, if it did not."""
     model = await on_database(lambda: Model.objects.usable().filter(pk=named).first())
     if model is None:
-        return found, GONE
+        return found, Sentence(GONE)
     sentences = [sentence for each in found for sentence in (*each.doubts, *each.carried)]
     try:
         async with asyncio.timeout(TIMEOUT):
             said = await with_fallbacks(model, partial(_answers, sentences, charge, texts))
     except TimeoutError:
-        return found, _without(model.name, "The model took too long to answer.")
+        return found, _without(model.name, Sentence("The model took too long to answer."))
     except ProductError as error:
-        return found, _without(model.name, error.detail)
+        return found, _without(model.name, error.sentence)
     answers = iter(said)
-    return [combined(each, [next(answers) for _ in (*each.doubts, *each.carried)]) for each in found], ""
+    return [combined(each, [next(answers) for _ in (*each.doubts, *each.carried)]) for each in found], None
 
 
-def _without(name: str, why: str) -> str:
-    return f"The model {name}, which checks citations, did not (“{why}”), so they were checked without it."
+def _without(name: str, why: Sentence) -> Sentence:
+    return Sentence(
+        "The model {name}, which checks citations, did not (“{why}”), so they were checked without it.",
+        name=name,
+        why=why,
+    )
 
 
 async def _answers(
-    sentences: Sequence[Sentence], charge: Charge, texts: Texts, model: Model, patience: float | None
+    sentences: Sequence[CheckedSentence], charge: Charge, texts: Texts, model: Model, patience: float | None
 ) -> list[str | None]:
     """Of each sentence why it is not carried, None where it is. Raises `ProductError`."""
     answers: list[str | None] = []
@@ -99,7 +106,7 @@ async def _answers(
     return answers
 
 
-def asked(sentences: Iterable[Sentence]) -> str:
+def asked(sentences: Iterable[CheckedSentence]) -> str:
     """What the model is given: each sentence, numbered from 1, with the passage that it was held against."""
     return "\n\n".join(
         f"{number}.\nSentence: {each['sentence']}\nPassage: {each['evidence']}"
@@ -111,7 +118,7 @@ def read(said: str, count: int) -> list[str | None]:
     """What `said` has of each of so many sentences, as `_answers` gives it. Raises `ModelError` unless it has all."""
     found = {int(number): (word.lower(), why.strip()) for number, word, why in _LINE.findall(said)}
     if not set(range(1, count + 1)) <= found.keys():
-        sentence = "It did not say yes or no of every sentence."
+        sentence = Sentence("It did not say yes or no of every sentence.")
         raise ModelError("citations_not_judged", sentence, retryable=False)
     return [None if found[at][0] == "yes" else found[at][1][:MOST_WORDS] for at in range(1, count + 1)]
 

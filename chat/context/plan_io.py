@@ -29,6 +29,7 @@ from chat.context.types import (
     document_budget,
 )
 from core.errors import ProductError
+from core.sentences import Sentence
 from llm import tokens
 from llm.types.model_call import ToolCall
 
@@ -46,7 +47,7 @@ MARKS: dict[str, Mark] = {"pinned": "pinned", "excluded": "excluded"}
 
 class BadRequest(ProductError):
     def __init__(self, detail: str) -> None:
-        super().__init__("bad_request", detail)
+        super().__init__("bad_request", Sentence.verbatim(detail))
 
 
 def parse_object(line: str | bytes) -> "Fields":

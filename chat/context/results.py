@@ -6,22 +6,24 @@ to read on in it, and for what the model does next.
 
 from dataclasses import dataclass
 
+from core.sentences import gettext_noop
+
 SHORTEST = 256  # tokens of a result that is shortened
 OF_LIMIT = 2  # the results of a step may take this part of the limit, though older messages have to go for them
 OF_SHARE = 2  # a result that is shortened takes this part of the room that it would have
 OF_NOTE = 8  # a result that takes more than this part of the limit may have to be shortened later
 
 # Sentences for people.
-CUT_OFF = (
+CUT_OFF = gettext_noop(
     "The result of {tool} has {characters} characters. Its first {kept} are kept for the model to read on in; the "
     "others are not."
 )
-PARTIAL = "{tool} received only the beginning of what it opened; the rest is not in its result."
-NOT_KEPT = (
+PARTIAL = gettext_noop("{tool} received only the beginning of what it opened; the rest is not in its result.")
+NOT_KEPT = gettext_noop(
     "The whole result of {tool} could not be kept, so that the model cannot read on in it. It has {characters} "
     "characters."
 )
-NOT_TAKEN = "The database did not take the result of a tool. Try again later."
+NOT_TAKEN = gettext_noop("The database did not take the result of a tool. Try again later.")
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Protocol
 
 from core.errors import ProductError
+from core.sentences import Sentence, gettext_noop
 from llm.types.model_call import ReasoningState, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
@@ -319,8 +320,8 @@ class ContextRequest:
 class ContextError(ProductError):
     """`code` is `no_user_message`, `file_too_long` or `context_too_long`; `extra` has the numbers behind `detail`."""
 
-    def __init__(self, code: str, detail: str, **extra: Any) -> None:
-        super().__init__(code, detail, status=422, **extra)
+    def __init__(self, code: str, sentence: Sentence | str, **extra: Any) -> None:
+        super().__init__(code, sentence, status=422, **extra)
 
 
 def no_user_message() -> ContextError:
@@ -330,11 +331,18 @@ def no_user_message() -> ContextError:
 def file_too_long(file_id: str, title: str, *, tokens: int, room: int) -> ContextError:
     return ContextError(
         "file_too_long",
-        f"“{title or file_id}” is too long by {too_long_by(tokens - room, room):,} %. Remove it from the message, or "
-        "choose a model that can read more. In a project it can be searched."
+        Sentence(
+            "“{file_id}” is too long by {room} %. Remove it from the message, or "
+            "choose a model that can read more. In a project it can be searched.",
+            file_id=title or file_id,
+            room=too_long_by(tokens - room, room),
+        )
         if room > 0
-        else f"There is no room left for “{title or file_id}”. Remove it from the message, or choose a model that can "
-        "read more. In a project it can be searched.",
+        else Sentence(
+            "There is no room left for “{file_id}”. Remove it from the message, or choose a model that can "
+            "read more. In a project it can be searched.",
+            file_id=title or file_id,
+        ),
         file=file_id,
         title=title,
         tokens=tokens,
@@ -352,9 +360,18 @@ def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system:
     over = too_long_by(needed - limit, limit)
     return ContextError(
         "context_too_long",
-        f"What must be sent is too long by {over:,} %. The largest part is {_PARTS[name]}: {ADVICE[name]}."
+        Sentence(
+            "What must be sent is too long by {over} %. The largest part is {name}: {name2}.",
+            over=over,
+            name=Sentence(_PARTS[name]),
+            name2=Sentence(ADVICE[name]),
+        )
         if limit > 0
-        else f"The model has no room for a question. The largest part is {_PARTS[name]}: {ADVICE[name]}.",
+        else Sentence(
+            "The model has no room for a question. The largest part is {name}: {name2}.",
+            name=Sentence(_PARTS[name]),
+            name2=Sentence(ADVICE[name]),
+        ),
         sections=sections,
         needed=needed,
         limit=limit,
@@ -377,31 +394,31 @@ def _part_to_blame(sections: dict[str, int], tools: int, reserve: int, window: i
 
 
 _PARTS = {
-    "reserve": "what is kept free, for the answer above all",
-    "system": "the system prompt",
-    "persona_as_system": "the persona's prompt, which stands in the system prompt's place",
-    "tools": "the definitions of the tools",
-    "tasks": "the list of tasks",
-    "summary": "the summary",
-    "persona": "the persona's prompt and the project's instructions",
-    "project_files": "the project's files",
-    "file_listing": "the list of files",
-    "file": "the attached files",
-    "current": "this message and its tool results",
-    "reminder": "the reminder",
+    "reserve": gettext_noop("what is kept free, for the answer above all"),
+    "system": gettext_noop("the system prompt"),
+    "persona_as_system": gettext_noop("the persona's prompt, which stands in the system prompt's place"),
+    "tools": gettext_noop("the definitions of the tools"),
+    "tasks": gettext_noop("the list of tasks"),
+    "summary": gettext_noop("the summary"),
+    "persona": gettext_noop("the persona's prompt and the project's instructions"),
+    "project_files": gettext_noop("the project's files"),
+    "file_listing": gettext_noop("the list of files"),
+    "file": gettext_noop("the attached files"),
+    "current": gettext_noop("this message and its tool results"),
+    "reminder": gettext_noop("the reminder"),
 }
 # What helps against a part of the window that is too large, by its name.
 ADVICE = {
-    "reserve": "choose a model that can read more, or let an admin reserve less in the budget profile",
-    "system": "let an admin shorten it, or choose a model that can read more",
-    "persona_as_system": "shorten it, choose another persona, or choose a model that can read more",
-    "tools": "offer fewer tools, or choose a model that can read more",
-    "tasks": "move or drop some of today's tasks, or choose a model that can read more",
-    "summary": "choose a model that can read more",
-    "persona": "shorten it, choose another persona, or choose a model that can read more",
-    "project_files": "take some out of the project, or choose a model that can read more",
-    "file_listing": "choose a model that can read more",
-    "file": "attach less, or choose a model that can read more",
-    "current": "shorten the message, or choose a model that can read more",
-    "reminder": "shorten it, or choose a model that can read more",
+    "reserve": gettext_noop("choose a model that can read more, or let an admin reserve less in the budget profile"),
+    "system": gettext_noop("let an admin shorten it, or choose a model that can read more"),
+    "persona_as_system": gettext_noop("shorten it, choose another persona, or choose a model that can read more"),
+    "tools": gettext_noop("offer fewer tools, or choose a model that can read more"),
+    "tasks": gettext_noop("move or drop some of today's tasks, or choose a model that can read more"),
+    "summary": gettext_noop("choose a model that can read more"),
+    "persona": gettext_noop("shorten it, choose another persona, or choose a model that can read more"),
+    "project_files": gettext_noop("take some out of the project, or choose a model that can read more"),
+    "file_listing": gettext_noop("choose a model that can read more"),
+    "file": gettext_noop("attach less, or choose a model that can read more"),
+    "current": gettext_noop("shorten the message, or choose a model that can read more"),
+    "reminder": gettext_noop("shorten it, or choose a model that can read more"),
 }

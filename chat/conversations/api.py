@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django.urls import reverse
+from django.utils.translation import gettext
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import generics, mixins, serializers, status, viewsets
@@ -68,7 +69,7 @@ class ConversationSerializer(Strict, serializers.ModelSerializer[Conversation]):
 
     def validate_temporary(self, asked: bool) -> bool:
         if self.instance is not None and asked != self.instance.temporary:
-            raise serializers.ValidationError("Whether a conversation is temporary is said when it is made.")
+            raise serializers.ValidationError(gettext("Whether a conversation is temporary is said when it is made."))
         return asked
 
     def to_representation(self, instance: Conversation) -> dict[str, Any]:

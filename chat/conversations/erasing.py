@@ -22,6 +22,7 @@ from chat.realtime.turn_stream import forget
 from core.audit.services import record
 from core.errors import ProductError
 from core.permissions import require_store
+from core.sentences import Sentence
 from files.models import File
 from files.services import delete as delete_file
 from workspace.models.settings import workspace_at
@@ -32,7 +33,9 @@ AT_ONCE = 100  # conversations; the sweeper comes again in a minute
 def require_lasting(conversation: Conversation) -> None:
     """Raises `temporary_conversation` (409) for what is erased soon: it is not listed, shared or kept in a place."""
     if conversation.temporary:
-        sentence = "A temporary conversation cannot be listed, moved or shared. Start a usual one for what is to stay."
+        sentence = Sentence(
+            "A temporary conversation cannot be listed, moved or shared. Start a usual one for what is to stay."
+        )
         raise ProductError("temporary_conversation", sentence, status=409)
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import zipfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -21,9 +22,11 @@ from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.readings.models import Reading
+from chat.realtime.events import readable_parts
 from chat.rendering.references import cited_numbers
 from core.audit.services import record
 from core.errors import NotFound, ProductError
+from core.sentences import Sentence
 from files.models import File
 from files.services import open_blob
 from llm.step_filters.thoughts import split_reasoning, without_reasoning
@@ -107,7 +110,7 @@ def markdown(conversation: Conversation) -> str:
         lines += [f"*(Called {part['name']} with {part['arguments']})*\n" for part in _calls(message)]
         text = message.text if message.role == Message.Role.USER else without_reasoning(message.text)
         lines += [text, "", *_source_list(message, text, files)]
-        lines += [f"*({sentence})*\n" for sentence in _shortened(message.parts)]
+        lines += [f"*({sentence.english})*\n" for sentence in _shortened(message.parts)]
         if mark := marks.get(message.pk):
             lines += [f"*({Mark.Kind(mark).label})*", ""]
         if message.status not in (Message.Status.DONE, Message.Status.PENDING):
@@ -157,15 +160,19 @@ def _source_list(message: Message, text: str, files: Sequence[dict[str, Any]]) -
     return ["Sources:", *(f"- [{number}] {'; '.join(places[number])}" for number in cited), ""] if cited else []
 
 
-def _shortened(parts: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _shortened(parts: Sequence[dict[str, Any]]) -> Iterator[Sentence]:
     """A sentence for each result of a tool that the model got in part."""
     names = {part["id"]: part["name"] for part in parts if part["type"] == "tool_call"}
     for part in parts:
         stored = part.get("stored")
         if stored and stored["marker"]:
-            tokens, characters = f"{stored['tokens']:,}", f"{stored['characters']:,}"
             name = names.get(part["id"], "a tool")
-            yield f"The result of {name} was shortened for the model; it has {tokens} tokens, {characters} characters."
+            yield Sentence(
+                "The result of {name} was shortened for the model; it has {tokens} tokens, {characters} characters.",
+                name=name,
+                tokens=stored["tokens"],
+                characters=stored["characters"],
+            )
 
 
 def as_json(conversation: Conversation) -> str:
@@ -247,7 +254,7 @@ def _attached(attachment: Attachment) -> dict[str, Any]:
 
 def _answer_parts(parts: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the parts of an answer. Reasoning that a stored text begins with is a part of its own."""
-    for part in parts:
+    for part in readable_parts(parts, attrgetter("english")):
         reasoning, answer = split_reasoning(part["text"]) if part["type"] == "text" else ("", "")
         if not reasoning:
             yield part
@@ -259,7 +266,7 @@ def _answer_parts(parts: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _notice(message: Message) -> str:
     """What is to be said of what the model read before it answered; empty where that was everything."""
-    return message.turn.context_notice if hasattr(message, "turn") else ""
+    return message.turn.context_notice.english if hasattr(message, "turn") else ""
 
 
 async def everything(user: User) -> AsyncIterator[bytes]:
@@ -335,12 +342,16 @@ def _lists(user: User) -> dict[str, Iterable[Any]]:
         ],
         "prompts.json": SavedPrompt.objects.filter(owner=user).order_by("pk").values("name", "text"),
         "readings.json": [
-            {name: getattr(row, name) for name in reading}
+            {**{name: getattr(row, name) for name in reading}, "citation_check": _check(row.citation_check)}
             | {"parts": list(row.parts.filter(level=0).values("start", "end", "state", "findings"))}
             for row in Reading.objects.listed_for(user).order_by("pk")
         ],
         "tasks.json": Task.objects.filter(owner=user).order_by("pk").values(*task, "parent__code", "project__name"),
     }
+
+
+def _check(check: dict[str, Any] | None) -> dict[str, Any] | None:
+    return {**check, "note": Sentence.load(check["note"]).english} if check else check
 
 
 def _names(project: Project) -> list[str]:

@@ -23,6 +23,7 @@ from chat.turns.services import stop_turn
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, identifier
+from core.sentences import Sentence
 from llm.models import Model
 from personas.models import Persona
 from projects.models import Project
@@ -100,7 +101,10 @@ def chosen_conversations(user: User, ids: Iterable[object]) -> list[Conversation
     if not wanted:
         raise ProductError("none_chosen", "Choose at least one conversation.")
     if len(wanted) > MOST_CHOSEN:
-        raise ProductError("too_many_chosen", f"{MOST_CHOSEN} conversations at once are the most. Choose fewer.")
+        raise ProductError(
+            "too_many_chosen",
+            Sentence("{most_chosen} conversations at once are the most. Choose fewer.", most_chosen=MOST_CHOSEN),
+        )
     found = list(Conversation.objects.listed_for(user).filter(pk__in=wanted))
     if len(found) != len(wanted):
         raise NotFound("conversation")
@@ -159,7 +163,10 @@ def _pinned_since(user: User, more: Sequence[Conversation]) -> datetime:
     others = Conversation.objects.listed_for(user).exclude(pinned=None).exclude(pk__in=[each.pk for each in more])
     if others.count() + len(more) > MOST_PINNED:
         raise ProductError(
-            "too_many_pinned", f"{MOST_PINNED} conversations can stand above the list. Take one down first."
+            "too_many_pinned",
+            Sentence(
+                "{most_pinned} conversations can stand above the list. Take one down first.", most_pinned=MOST_PINNED
+            ),
         )
     return timezone.now()
 
@@ -167,7 +174,10 @@ def _pinned_since(user: User, more: Sequence[Conversation]) -> datetime:
 def _tag_name(written: str) -> str:
     name = " ".join(written.split()).removeprefix("#").strip()
     if not name or len(name) > Tag.MAX_NAME or "," in name:
-        raise ProductError("bad_tag", f"A tag is a word or a few, {Tag.MAX_NAME} characters at most, without commas.")
+        raise ProductError(
+            "bad_tag",
+            Sentence("A tag is a word or a few, {max_name} characters at most, without commas.", max_name=Tag.MAX_NAME),
+        )
     return name
 
 
@@ -177,7 +187,10 @@ def _tags(user: User, names: Iterable[str]) -> list[Tag]:
     have = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)} if wanted else {}
     new = [Tag(owner=user, name=name) for key, name in wanted.items() if key not in have]
     if len(have) + len(new) > Tag.MOST and new:
-        raise ProductError("too_many_tags", f"{Tag.MOST} tags are the most. Use one that you have, or take one off.")
+        raise ProductError(
+            "too_many_tags",
+            Sentence("{most} tags are the most. Use one that you have, or take one off.", most=Tag.MOST),
+        )
     Tag.objects.bulk_create(new, ignore_conflicts=True)
     if new:
         have = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)}
@@ -186,7 +199,10 @@ def _tags(user: User, names: Iterable[str]) -> list[Tag]:
 
 def _require_few(number: int) -> None:
     if number > Tag.MOST_OF_ONE:
-        raise ProductError("too_many_tags", f"A conversation has {Tag.MOST_OF_ONE} tags at most. Take one off first.")
+        raise ProductError(
+            "too_many_tags",
+            Sentence("A conversation has {most_of_one} tags at most. Take one off first.", most_of_one=Tag.MOST_OF_ONE),
+        )
 
 
 def _forget_unused(user: User) -> None:

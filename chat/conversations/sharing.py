@@ -39,6 +39,7 @@ from chat.summaries.idle import idle
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, or_404
+from core.sentences import Sentence
 from files.models import File
 from personas.texts import BUILT_IN
 from workspace.models.settings import workspace_at
@@ -74,12 +75,18 @@ def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Sha
     `short_password`, `bad_expiry`, `too_much_shared` and `temporary_conversation` (409).
     """
     if not workspace_at().sharing:
-        sentence = "Links to conversations are switched off in this workspace. An administrator can switch them on."
+        sentence = Sentence(
+            "Links to conversations are switched off in this workspace. An administrator can switch them on."
+        )
         raise ProductError("sharing_off", sentence, status=403)
     require(user, May.SHARE)
     if terms.password and len(terms.password) < SHORTEST_PASSWORD:
         raise ProductError(
-            "short_password", f"A password of a link has at least {SHORTEST_PASSWORD} characters. Choose a longer one."
+            "short_password",
+            Sentence(
+                "A password of a link has at least {shortest_password} characters. Choose a longer one.",
+                shortest_password=SHORTEST_PASSWORD,
+            ),
         )
     if terms.expires is not None and terms.expires <= timezone.now():
         raise ProductError("bad_expiry", "A link cannot end in the past. Choose a later time, or none.")
@@ -88,7 +95,10 @@ def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Sha
         if locked.leaf_id is None:
             raise ProductError("nothing_to_share", "There is no message to share yet. Ask something first.")
         if Share.objects.filter(conversation=locked).count() >= MAX_SHARES:
-            raise ProductError("too_many_shares", f"A conversation has at most {MAX_SHARES} links. End one first.")
+            raise ProductError(
+                "too_many_shares",
+                Sentence("A conversation has at most {max_shares} links. End one first.", max_shares=MAX_SHARES),
+            )
         parts = Length(Cast("parts", TextField()))
         characters = branch_rows(locked.leaf_id).aggregate(size=Sum(parts))["size"] or 0
         _require_room(user, characters)
@@ -113,11 +123,19 @@ def _require_room(user: User, characters: int) -> None:
     """
     own = Share.objects.filter(conversation__owner=user)
     if own.count() >= MAX_SHARES_OF_PERSON:
-        raise ProductError("too_many_shares", f"You have {MAX_SHARES_OF_PERSON} links, the most there can be. End one.")
+        raise ProductError(
+            "too_many_shares",
+            Sentence(
+                "You have {max_shares_of_person} links, the most there can be. End one.",
+                max_shares_of_person=MAX_SHARES_OF_PERSON,
+            ),
+        )
     shared = own.aggregate(total=Sum("characters"))["total"] or 0
     if shared + characters > MAX_SHARED_CHARACTERS:
-        most = f"{MAX_SHARED_CHARACTERS // 1_000_000:,}"
-        detail = f"Your links would show more than {most} million characters together. End one of a long conversation."
+        detail = Sentence(
+            "Your links would show more than {most} million characters together. End one of a long conversation.",
+            most=MAX_SHARED_CHARACTERS // 1_000_000,
+        )
         raise ProductError("too_much_shared", detail, status=409)
 
 

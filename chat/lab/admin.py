@@ -8,8 +8,8 @@ from django.core.paginator import Paginator
 from django.db.models import ForeignKey
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.translation import gettext, gettext_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from unfold.widgets import UnfoldAdminTextInputWidget, UnfoldBooleanWidget
 
 from accounts.models import User
@@ -56,13 +56,13 @@ class ReplayForm(forms.ModelForm[Replay]):
         if self.errors:
             return asked
         if asked["asks"] and not asked["confirmed"]:
-            raise forms.ValidationError({"confirmed": "Tick this as well, or do not ask the model."})
+            raise forms.ValidationError({"confirmed": gettext("Tick this as well, or do not ask the model.")})
         fields = {name: asked[name] for name in ("most", *INSTEAD, "asks")}
         try:
             place = services.conversation_of(asked["conversation_id"]) if asked["conversation_id"] else None
             services.check(user=self.user, job=Replay(conversation=place, **fields))
         except ProductError as error:
-            raise forms.ValidationError(error.detail, code=error.code) from error
+            raise forms.ValidationError(str(error.sentence), code=error.code) from error
         self.instance.conversation = place
         return asked
 

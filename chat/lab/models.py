@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
+from core.sentence_field import SentenceColumn
 from personas.models import BudgetProfile
 
 
@@ -63,7 +64,7 @@ class Replay(models.Model):
     planned = models.PositiveIntegerField(default=0)
     totals: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     code = models.CharField(max_length=60, blank=True)
-    detail = models.TextField(blank=True)
+    detail = SentenceColumn(blank=True)
     heartbeat = models.DateTimeField(auto_now_add=True)
     created = models.DateTimeField(auto_now_add=True)
     finished = models.DateTimeField(null=True, blank=True)

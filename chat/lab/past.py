@@ -22,6 +22,7 @@ from chat.prompts.report import CallReport
 from chat.prompts.turn_context import ChosenEffort, TurnContext, context_of_turn
 from chat.tools.toolbox import Toolbox, with_external_tools, with_known_tools, within_limit
 from core.errors import ProductError
+from core.sentences import Sentence
 from llm.models import Model
 from personas.models import BudgetProfile, SystemPrompt
 from personas.services import texts_then
@@ -42,7 +43,7 @@ class Problem(NamedTuple):
     """Why a stored turn is not planned: a code and a sentence, in which nothing stands that a person wrote."""
 
     code: str
-    detail: str
+    detail: Sentence
 
 
 class Changed(ProductError):
@@ -104,7 +105,9 @@ class PastContext(TurnContext):
                 return self.call["tools_tokens"]
             lost = set(self.call.get("tools", ())) - {tool.name for tool in self.toolbox.definitions}
             if lost:
-                detail = f"Tools that were offered are not there any more: {', '.join(sorted(lost))}."
+                detail = Sentence(
+                    "Tools that were offered are not there any more: {lost}.", lost=", ".join(sorted(lost))
+                )
                 raise Changed([Problem("tools_changed", detail)])
         return self.toolbox.tokens(self.tokenizer) + self.options.format_tokens(self.tokenizer)
 
@@ -137,7 +140,14 @@ class PastContext(TurnContext):
         if text == plain:
             return then
         if then != plain:
-            raise Changed([Problem(f"{name}_changed", f"{SECTIONS[name]} cannot be made any more as it was then.")])
+            raise Changed(
+                [
+                    Problem(
+                        f"{name}_changed",
+                        Sentence("{name} cannot be made any more as it was then.", name=Sentence(SECTIONS[name])),
+                    )
+                ]
+            )
         return text
 
     def _sent(self, name: str, now: str | None) -> str | None:
@@ -211,7 +221,7 @@ def model_of(turn: Turn, call: CallReport) -> Model:
     pk = call.get("model_id") or str(turn.model_id)
     row = Model.objects.select_related("provider").filter(pk=pk).first() if pk != "None" else None
     if row is None:
-        raise Changed([Problem("model_deleted", f"The model {call['model']} was deleted.")])
+        raise Changed([Problem("model_deleted", Sentence("The model {call} was deleted.", call=call["model"]))])
     stored = dict(made_with(call).get("model", {}))
     if stored:
         row.context_window, row.learnt_window = stored.pop("window"), None

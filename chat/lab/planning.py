@@ -19,6 +19,7 @@ from chat.prompts import builder
 from chat.prompts.history import stored_result
 from chat.prompts.report import FILE_KINDS, CallReport, stored
 from core.errors import ProductError
+from core.sentences import Sentence
 from files.models import File
 from llm.models import Model
 from llm.services import cache_rule
@@ -117,7 +118,9 @@ class _Turn:
         try:
             past = [self._call(self._contexts.then(call)) for call in calls]
         except ContextError as error:
-            raise Changed([Problem("fits_no_more", f"What was sent does not fit any more ({error.code}).")]) from error
+            raise Changed(
+                [Problem("fits_no_more", Sentence("What was sent does not fit any more ({code}).", code=error.code))]
+            ) from error
         for each in past:
             if problems := differences(each.stored, each.report):
                 raise Changed([*other_texts(each.stored), *problems])
@@ -154,7 +157,9 @@ class _Turn:
         # Of what was sent the report has the entry; so this is for what is planned otherwise, and for nothing changed.
         wanted = varied or self.replayer.variation.empty
         entry = self._cache(context, prompt, step) if wanted else NOTHING
-        return Planned(call, stored(context, planned, cycle=call["cycle"], cache=entry), context, prompt, step)
+        return Planned(
+            call, stored(context, planned, cycle=call["cycle"], refused=None, cache=entry), context, prompt, step
+        )
 
     def _cache(self, context: PastContext, prompt: Prompt, step: builder.Step) -> CacheEntry:
         """What the cache was to serve at that time."""
@@ -206,20 +211,33 @@ def gone(calls: Sequence[CallReport]) -> list[Problem]:
     left = (
         {str(pk) for pk in Summary.objects.filter(pk__in=summaries).values_list("pk", flat=True)} if summaries else ()
     )
-    lost = [Problem("summary_deleted", f"The summary {pk} was deleted.") for pk in sorted(summaries.difference(left))]
+    lost = [
+        Problem("summary_deleted", Sentence("The summary {pk} was deleted.", pk=pk))
+        for pk in sorted(summaries.difference(left))
+    ]
     sources = (source for call in calls for source in call["sources"] if source["kind"] in FILE_KINDS)
     files = {pk for source in sources if (pk := source.get("id")) and pk != "deleted"}
     here = {str(pk) for pk in File.objects.filter(pk__in=files).values_list("pk", flat=True)} if files else ()
-    return [*lost, *(Problem("file_deleted", f"The file {pk} was deleted.") for pk in sorted(files.difference(here)))]
+    return [
+        *lost,
+        *(
+            Problem("file_deleted", Sentence("The file {pk} was deleted.", pk=pk))
+            for pk in sorted(files.difference(here))
+        ),
+    ]
 
 
 def other_texts(call: CallReport) -> list[Problem]:
     """Versions of texts that were deleted, and the product's own words, of which no versions are kept."""
     named = {name for name in call["versions"] if name in TEXTS}
     lost = sorted(named - texts_then(call["versions"]).own.keys())
-    found = [Problem("text_deleted", f"The version of “{TEXTS[name].title}” was deleted.") for name in lost]
+    found = [
+        Problem("text_deleted", Sentence("The version of “{title}” was deleted.", title=TEXTS[name].title))
+        for name in lost
+    ]
     if made_with(call).get("texts", BUILT_IN_DIGEST) != BUILT_IN_DIGEST:
-        found.append(Problem("built_in_texts_changed", "Built-in texts of the product are not what they were then."))
+        sentence = Sentence("Built-in texts of the product are not what they were then.")
+        found.append(Problem("built_in_texts_changed", sentence))
     return found
 
 
@@ -232,19 +250,29 @@ def differences(then: CallReport, now: CallReport) -> list[Problem]:
     problems = [
         Problem(
             f"{name[0]}_changed",
-            f"The source {_named(*name)} is not as it was: {_state(before.get(name))} then, "
-            f"{_state(after.get(name))} now.",
+            Sentence(
+                "The source {name} is not as it was: {name2} then, {name3} now.",
+                name=_named(*name),
+                name2=_state(before.get(name)),
+                name3=_state(after.get(name)),
+            ),
         )
         for name in dict.fromkeys([*before, *after])
     ]
     if len(problems) > NAMED:
-        more = Problem("more_changed", f"And {len(problems) - NAMED} more sources are not as they were.")
+        more = Problem(
+            "more_changed", Sentence("And {named} more sources are not as they were.", named=len(problems) - NAMED)
+        )
         problems = [*problems[:NAMED], more]
     if problems:
         return problems
     one, other = ({name: each[name] for name in NUMBERS} for each in (then, now))  # type: ignore[literal-required]
     unequal = [f"{name} {one[name]} then, {other[name]} now" for name in NUMBERS if one[name] != other[name]]
-    return [Problem("numbers_differ", f"Not every number is as it was: {'; '.join(unequal)}.")] if unequal else []
+    return (
+        [Problem("numbers_differ", Sentence("Not every number is as it was: {unequal}.", unequal="; ".join(unequal)))]
+        if unequal
+        else []
+    )
 
 
 def _as_far_read(call: CallReport, other: CallReport) -> CallReport:

@@ -28,6 +28,7 @@ from core.background import claim, enqueue, heartbeat, on_database, silent, subm
 from core.errors import NotFound, ProductError
 from core.i18n import dollars
 from core.permissions import require_right
+from core.sentences import Sentence
 
 AMONG = 20_000  # newest turns, of which a sample is taken
 AT_ONCE = 50  # turns that are read, each with its reports
@@ -116,8 +117,15 @@ def refusal(error: ContextError) -> Problem:
     """Why it would not fit, without the name of a file."""
     extra = error.extra
     if error.code == "file_too_long":
-        return Problem(error.code, f"An attached file of {extra['tokens']:,} tokens would not fit any more.")
-    return Problem(error.code, f"{extra['needed']:,} tokens would have to fit into {max(0, extra['limit']):,}.")
+        return Problem(
+            error.code, Sentence("An attached file of {extra} tokens would not fit any more.", extra=extra["tokens"])
+        )
+    return Problem(
+        error.code,
+        Sentence(
+            "{extra} tokens would have to fit into {extra2}.", extra=extra["needed"], extra2=max(0, extra["limit"])
+        ),
+    )
 
 
 async def answered(results: Sequence[Result], asker: User | None = None) -> None:
@@ -137,9 +145,9 @@ async def _answer(result: Result, again: Again, asker: User | None) -> None:
         async with asyncio.timeout(TIMEOUT):
             result.answer = (await ask(last.context.model, request, charge, longest=LONGEST)).text
     except TimeoutError:
-        result.problems.append(Problem("model_timeout", "The model took too long to answer."))
+        result.problems.append(Problem("model_timeout", Sentence("The model took too long to answer.")))
     except ProductError as error:
-        result.problems.append(Problem(error.code, error.detail))
+        result.problems.append(Problem(error.code, error.sentence))
 
 
 def variation_of(job: Replay) -> Variation:
@@ -164,12 +172,17 @@ def check(*, user: User, job: Replay) -> int:
     """
     require_right(user, "add", Replay)
     if not 1 <= job.most <= Replay.MOST:
-        raise ProductError("bad_number_of_turns", f"Choose from 1 to {Replay.MOST:,} turns.")
+        raise ProductError("bad_number_of_turns", Sentence("Choose from 1 to {most} turns.", most=Replay.MOST))
     if job.asks and job.most > Replay.MOST_ASKED:
-        detail = f"At most {Replay.MOST_ASKED} turns can be asked anew at once. Choose fewer, or do not ask the model."
+        detail = Sentence(
+            "At most {most_asked} turns can be asked anew at once. Choose fewer, or do not ask the model.",
+            most_asked=Replay.MOST_ASKED,
+        )
         raise ProductError("too_many_to_ask", detail)
     if job.asks and job.conversation is not None and job.conversation.owner_id != user.pk:
-        detail = "This is somebody else's conversation, whose texts are theirs. Plan it without asking the model."
+        detail = Sentence(
+            "This is somebody else's conversation, whose texts are theirs. Plan it without asking the model."
+        )
         raise ProductError("not_yours_to_ask", detail, status=403)
     job.author = user
     return len(_chosen(job))
@@ -215,7 +228,7 @@ def run(pk: UUID) -> None:
         try:
             _carry_out(job)
         except ProductError as error:
-            _save(job, status=Replay.Status.FAILED, code=error.code, detail=error.detail)
+            _save(job, status=Replay.Status.FAILED, code=error.code, detail=error.sentence)
         except Exception:
             logger.exception("replay %s failed", pk)
             detail = "Something went wrong on the server."
@@ -231,7 +244,7 @@ def _claim(pk: UUID) -> Replay | None:
     job = Replay.objects.select_related(*related).get(pk=pk)
     job.turns.all().delete()
     if job.attempt > MAX_ATTEMPTS:
-        detail = "This ended the worker several times. Choose fewer turns."
+        detail = Sentence("This ended the worker several times. Choose fewer turns.")
         _save(job, status=Replay.Status.FAILED, code="replay_gave_up", detail=detail)
         return None
     return job
@@ -258,7 +271,7 @@ def _row(job: Replay, result: Result) -> ReplayedTurn:
         turn=result.turn,
         sent=result.sent.as_json() if result.sent is not None else {},
         planned=result.planned.as_json() if result.planned is not None else {},
-        problems=[problem._asdict() for problem in result.problems],
+        problems=[{"code": problem.code, "detail": problem.detail.dump()} for problem in result.problems],
         changes=result.changes[:SHOWN],
         answer=result.answer,
     )

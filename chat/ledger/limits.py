@@ -29,6 +29,7 @@ from chat.models import Turn
 from chat.models.queries import executed
 from core.errors import ProductError
 from core.i18n import dollars, grouped, percent
+from core.sentences import Sentence
 from files.services import stored_bytes
 
 WARN_FROM = 80  # percent
@@ -211,9 +212,10 @@ def _refusal(state: LimitState, prompt: PlannedPrompt | None = None) -> ProductE
         only_reserved = replace(state, reserved=Decimal(0)).lets_through(prompt)
     sentence = _sentence(state, only_reserved=only_reserved)
     if prompt is not None and not only_reserved:
-        sentence = (
+        sentence = Sentence(
             "What would be sent is more than is left of your limit. Leave out files or earlier messages, or wait until "
-            f"it begins anew at {state.resets:%Y-%m-%d %H:%M %Z}; your text is kept."
+            "it begins anew at {resets}; your text is kept.",
+            resets=f"{state.resets:%Y-%m-%d %H:%M %Z}",
         )
     return ProductError(
         "limit_reached",
@@ -224,29 +226,51 @@ def _refusal(state: LimitState, prompt: PlannedPrompt | None = None) -> ProductE
     )
 
 
-def _sentence(state: LimitState, *, only_reserved: bool) -> str:
+def _sentence(state: LimitState, *, only_reserved: bool) -> Sentence:
     if only_reserved:
-        return "What is being answered may use up your limit. Wait until it is complete, then send; your text is kept."
+        return Sentence(
+            "What is being answered may use up your limit. Wait until it is complete, then send; your text is kept."
+        )
     limit, resets = state.limit, f"{state.resets:%Y-%m-%d %H:%M %Z}"
-    most = f"{limit.amount.normalize():,f}"
+    most = Decimal(f"{limit.amount.normalize():f}")
     match limit.unit, limit.per:
         case Limit.Unit.TOKENS, Limit.Per.DAY:
-            return (
-                f"The limit of {most} tokens (pieces of words) a day is reached. It begins anew at {resets}; your "
-                "text is kept."
+            return Sentence(
+                "The limit of {most} tokens (pieces of words) a day is reached. It begins anew at {resets}; your "
+                "text is kept.",
+                most=most,
+                resets=resets,
             )
         case Limit.Unit.TOKENS, _:
-            return (
-                f"The limit of {most} tokens (pieces of words) a month is reached. It begins anew at {resets}; your "
-                "text is kept."
+            return Sentence(
+                "The limit of {most} tokens (pieces of words) a month is reached. It begins anew at {resets}; your "
+                "text is kept.",
+                most=most,
+                resets=resets,
             )
         case Limit.Unit.MONEY, Limit.Per.DAY:
-            return f"The limit of ${most} a day is reached. It begins anew at {resets}; your text is kept."
+            return Sentence(
+                "The limit of ${most} a day is reached. It begins anew at {resets}; your text is kept.",
+                most=most,
+                resets=resets,
+            )
         case Limit.Unit.MONEY, _:
-            return f"The limit of ${most} a month is reached. It begins anew at {resets}; your text is kept."
+            return Sentence(
+                "The limit of ${most} a month is reached. It begins anew at {resets}; your text is kept.",
+                most=most,
+                resets=resets,
+            )
         case _, Limit.Per.DAY:
-            return f"The limit of {most} turns a day is reached. It begins anew at {resets}; your text is kept."
-    return f"The limit of {most} turns a month is reached. It begins anew at {resets}; your text is kept."
+            return Sentence(
+                "The limit of {most} turns a day is reached. It begins anew at {resets}; your text is kept.",
+                most=most,
+                resets=resets,
+            )
+    return Sentence(
+        "The limit of {most} turns a month is reached. It begins anew at {resets}; your text is kept.",
+        most=most,
+        resets=resets,
+    )
 
 
 def turns_at_once(person: UUID, version: UUID | None = None) -> int | None:

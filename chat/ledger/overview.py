@@ -21,6 +21,7 @@ from chat.ledger.services import Figures, midnight
 from chat.ledger.sums import Used
 from chat.models import Message, Turn
 from core.ids import id_at
+from core.sentences import NO_SENTENCE, Sentence
 
 SHOWN = 8  # rows of a table
 NEWEST = 500  # turns that are looked at
@@ -90,7 +91,7 @@ class Failure:
     model_id: UUID | None
     code: str
     count: int
-    sentence: str
+    sentence: Sentence
 
 
 def failures(days: Days) -> list[Failure]:
@@ -104,9 +105,9 @@ def failures(days: Days) -> list[Failure]:
         newest.setdefault(tuple(alike), answer)
     shown = counts.most_common(SHOWN)
     answers = Message.objects.filter(pk__in=[newest[alike] for alike, _ in shown])
-    said = dict(answers.values_list("pk", "error_detail"))
+    said = {answer.pk: answer.error_detail.shortened(LONGEST) for answer in answers.only("pk", "error_detail")}
     return [
-        Failure(provider or "", model or "", pk, code, count, said.get(newest[provider, model, pk, code], "")[:LONGEST])
+        Failure(provider or "", model or "", pk, code, count, said.get(newest[provider, model, pk, code], NO_SENTENCE))
         for (provider, model, pk, code), count in shown
     ]
 

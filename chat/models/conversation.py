@@ -14,6 +14,7 @@ from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from accounts.models import asked_with
+from core.sentence_field import SentenceColumn
 from llm.models.provider import effort_field
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
@@ -222,7 +223,7 @@ class Message(models.Model):
     model = models.ForeignKey("llm.Model", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     status = models.CharField(max_length=20, choices=Status, default=Status.DONE)
     error_code = models.CharField(max_length=60, blank=True)
-    error_detail = models.TextField(blank=True)
+    error_detail = SentenceColumn(blank=True)
     feedback = models.CharField(max_length=10, choices=Feedback, blank=True, default=Feedback.NONE)
     depth = models.PositiveIntegerField(default=0, help_text="Number of messages above it on its branch.")
     created = models.DateTimeField(auto_now_add=True)
@@ -369,7 +370,7 @@ class Turn(models.Model):
     context_used = models.PositiveIntegerField(null=True, blank=True)
     context_left_out = models.PositiveIntegerField(default=0)
     context_unread = models.PositiveIntegerField(default=0, help_text="Tokens that the provider's server did not read.")
-    context_notice = models.TextField(
+    context_notice = SentenceColumn(
         blank=True, default="", help_text="What is said of that and what to do, or of a count that is oddly low."
     )
     prompt_cap = models.PositiveIntegerField(
@@ -425,7 +426,7 @@ class NextMessage(models.Model):
     asked_models: "models.JSONField[Any, Any]" = models.JSONField(default=list)
     idempotency_key = models.CharField(max_length=100, blank=True)
     token = asked_with()
-    problem = models.TextField(blank=True)
+    problem = SentenceColumn(blank=True)
     created = models.DateTimeField(auto_now_add=True)
 
     objects = OfConversation["NextMessage"].as_manager()

@@ -18,6 +18,7 @@ from chat.models.queries import Standing
 from chat.models.tree import with_rows
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
+from core.sentences import Sentence
 from personas.models import Persona
 from projects.models import Project
 
@@ -103,17 +104,24 @@ def require_room(found: Standing, wanted: int, most: int | None) -> None:
         return
     if found.running and live + wanted > max(wanted, most - 1):
         raise _too_many(
-            f"{live} answers of yours are being written, and {most} at a time are the most. Wait for one, or stop one; "
-            "your text is kept."
+            Sentence(
+                "{live} answers of yours are being written, and {most} at a time are the most. Wait for one, or stop "
+                "one; your text is kept.",
+                live=live,
+                most=most,
+            )
         )
     if live + wanted > max(wanted, most) + settings.WAITING_TURNS:
         raise _too_many(
-            f"{live} answers of yours are being written or wait, and there is no room for more. Wait for one, or stop "
-            "one; your text is kept."
+            Sentence(
+                "{live} answers of yours are being written or wait, and there is no room for more. Wait for one, or "
+                "stop one; your text is kept.",
+                live=live,
+            )
         )
 
 
-def _too_many(detail: str) -> ProductError:
+def _too_many(detail: Sentence) -> ProductError:
     return ProductError("too_many_answers", detail, status=429, retry_after=5)
 
 

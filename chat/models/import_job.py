@@ -10,6 +10,8 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
+from core.sentence_field import SentenceColumn
+
 
 class ImportQuerySet(models.QuerySet["Import"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ImportQuerySet":
@@ -59,7 +61,7 @@ class Import(models.Model):
     skipped = models.PositiveIntegerField(default=0)
     results: "models.JSONField[Any, Any]" = models.JSONField(default=list, editable=False)
     error_code = models.CharField(max_length=60, blank=True)
-    error_detail = models.TextField(blank=True)
+    error_detail = SentenceColumn(blank=True)
     counting = models.BooleanField(
         default=False, db_default=False, editable=False, help_text="Tokens of what it brought are still to be counted."
     )

@@ -16,6 +16,7 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import asked_with, zone_or_workspaces
 from chat.models.conversation import OfConversation
+from core.sentence_field import SentenceColumn
 from personas.texts import Texts
 
 
@@ -262,7 +263,7 @@ class SummaryJob(models.Model):
     fixed = models.PositiveIntegerField(default=0, help_text="Tokens of the parts that every prompt has.")
     status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
     code = models.CharField(max_length=60, blank=True)
-    detail = models.TextField(blank=True)
+    detail = SentenceColumn(blank=True)
     heartbeat = models.DateTimeField(null=True, blank=True)
     created = models.DateTimeField(
         default=timezone.now, editable=False, help_text="Of one that stands in for another: when that was created."

@@ -26,6 +26,7 @@ from core.api.views import missing_scope
 from core.background import completed
 from core.errors import ProductError
 from core.requests import settle
+from core.sentences import Sentence
 
 PROJECT, REPORT, SYSTEM = "X-Glasshouse-Project", "X-Glasshouse-Report", "X-Glasshouse-System"
 SYSTEM_SCOPE = "system"
@@ -55,7 +56,11 @@ def for_tokens(
         @wraps(view)
         async def answer(request: HttpRequest, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponseBase:
             if request.method != method:
-                raise ProductError("method_not_allowed", f"Send a {method} request to this address.", status=405)
+                raise ProductError(
+                    "method_not_allowed",
+                    Sentence("Send a {method} request to this address.", method=method),
+                    status=405,
+                )
             caller = await threaded(_caller)(request, scopes)
             try:
                 require(caller.allowance, "chat")
@@ -132,7 +137,7 @@ def _replaces_system(request: HttpRequest, caller: Caller) -> bool:
     the token may. Raises `bad_header` (400) and `missing_scope` (403)."""
     choice = request.headers.get(SYSTEM, "").strip().lower()
     if choice not in ("", "replace", "beside"):
-        raise ProductError("bad_header", f"The header {SYSTEM} is “replace” or “beside”.")
+        raise ProductError("bad_header", Sentence("The header {system} is “replace” or “beside”.", system=SYSTEM))
     if choice == "replace" and SYSTEM_SCOPE not in caller.scopes:
         raise ProductError("missing_scope", missing_scope(SYSTEM_SCOPE), status=403)
     return choice != "beside" and SYSTEM_SCOPE in caller.scopes

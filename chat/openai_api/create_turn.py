@@ -128,7 +128,7 @@ async def files_of(user: User, pictures: Sequence[Picture]) -> list[File]:
         raise ProductError("images_not_ready", sentence, status=503) from error
     for file, picture in zip(files, pictures, strict=True):
         if not file.is_image or file.status == File.Status.FAILED:
-            sentence = f"This is not an image that models can be shown. {file.error}".strip()
+            sentence = f"This is not an image that models can be shown. {file.problem.english}".strip()
             raise refused(picture.where, sentence, "invalid_image")
     return files
 

@@ -5,6 +5,7 @@ from typing import Any
 from django.http import JsonResponse
 
 from core.errors import ProductError
+from core.sentences import Sentence
 
 # Where the protocol has a name for it, which its clients look for.
 CODES = {
@@ -36,7 +37,7 @@ TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_
 
 def refused(param: str | None, detail: str, code: str = "invalid_value") -> ProductError:
     """400 for a request that cannot be honoured; `param` names what is wrong, as in `messages[2].content`."""
-    return ProductError(code, detail, param=param)
+    return ProductError(code, Sentence.verbatim(detail), param=param)
 
 
 def failure(event: dict[str, Any], *, ends_with_answer: bool) -> ProductError:
@@ -48,7 +49,7 @@ def failure(event: dict[str, Any], *, ends_with_answer: bool) -> ProductError:
     if code == "bad_model_request" and ends_with_answer:
         return ProductError(code, event["detail"], param="messages", should_retry=False)
     return ProductError(
-        code, event["detail"], status=STATUSES.get(code, 502), should_retry=bool(event.get("retryable"))
+        code, Sentence.load(event["detail"]), status=STATUSES.get(code, 502), should_retry=bool(event.get("retryable"))
     )
 
 

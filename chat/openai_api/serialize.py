@@ -122,7 +122,9 @@ class Completion:
         if turn.status == Turn.Status.STOPPED:
             raise stopped()
         if turn.status != Turn.Status.DONE:
-            raise self._failure({"code": turn.answer.error_code, "detail": turn.answer.error_detail, "retryable": True})
+            raise self._failure(
+                {"code": turn.answer.error_code, "detail": turn.answer.error_detail.dump(), "retryable": True}
+            )
         self._planned = sum(call["used"] for call in turn.report.get("calls", ()))
         return self._close(turn.finish_reason or "stop", turn.usage)
 

@@ -34,6 +34,7 @@ from chat.prompts.history import (
     with_reasoning_of_calls,
 )
 from chat.prompts.turn_context import TurnContext
+from core.sentences import Sentence
 from files.index.ledger import Payer
 from files.models import File
 from files.services import open_shown
@@ -92,7 +93,7 @@ class Planned(NamedTuple):
     prompt: Prompt
     documents: Documents
     summary: Summary | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Sentence, ...] = ()
     searched: frozenset[str] = frozenset()
 
 
@@ -171,7 +172,7 @@ def _with_calls(context: TurnContext, messages: list[ContextMessage]) -> list[Co
     return with_reasoning_of_calls(messages, *by, whole=context.for_program)
 
 
-def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt) -> tuple[str, ...]:
+def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt) -> tuple[Sentence, ...]:
     """What is said where answers are sent without the reasoning that another model keeps of them."""
     others = reasoned_by_others(rows, context.model)
     sent = {(message.source or "").partition("#")[0] for message in prompt.messages} if others else ()
@@ -179,10 +180,16 @@ def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt)
     if not names:
         return ()
     model = context.model.name
-    return (f"What {names} reasoned before calling tools is not sent to {model}: no other model can read it.",)
+    return (
+        Sentence(
+            "What {names} reasoned before calling tools is not sent to {model}: no other model can read it.",
+            names=names,
+            model=model,
+        ),
+    )
 
 
-def _unknown_tasks(context: TurnContext, question: str) -> tuple[str, ...]:
+def _unknown_tasks(context: TurnContext, question: str) -> tuple[Sentence, ...]:
     """Return the note that the question mentions tasks that do not exist."""
     mentioned = tasks_of(codes.mentions(question)) if "@" in question else set()
     if not mentioned:
@@ -191,16 +198,28 @@ def _unknown_tasks(context: TurnContext, question: str) -> tuple[str, ...]:
     unknown = sorted(mentioned - set(rows.values_list("code", flat=True)))[:NAMED_TASKS]
     if not unknown:
         return ()
-    return (f"There is no task {', '.join(f'@{code}' for code in unknown)}, so the model was shown none.",)
+    return (
+        Sentence(
+            "There is no task {unknown}, so the model was shown none.",
+            unknown=", ".join(f"@{code}" for code in unknown),
+        ),
+    )
 
 
-def _surplus_images(context: TurnContext, prompt: Prompt) -> tuple[str, ...]:
+def _surplus_images(context: TurnContext, prompt: Prompt) -> tuple[Sentence, ...]:
     """The note that images are left out because the model takes fewer."""
     surplus = sum(source.reason == "too_many_images" for source in prompt.report.sources)
-    if not surplus:
-        return ()
     name, most = context.model.name, context.image_limit
-    return (f"{name} takes at most {most:,} images in one prompt, so {surplus:,} older images are only named.",)
+    if not surplus or most is None:
+        return ()
+    return (
+        Sentence(
+            "{name} takes at most {most} images in one prompt, so {surplus} older images are only named.",
+            name=name,
+            most=most,
+            surplus=surplus,
+        ),
+    )
 
 
 def prompt_tokens(context: TurnContext) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from chat.models.summary import in_force
 from chat.prompts import builder
 from chat.prompts.turn_context import TurnContext, context_of_draft
 from chat.tools.toolbox import with_file_tools
+from core.sentences import Sentence
 from files.models import File
 from files.services import tokens_of
 
@@ -72,16 +73,25 @@ def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
         size = counted(file)
         if file.status == File.Status.FAILED:
             raise ContextError(
-                "file_failed", f"“{file.name}” could not be read: {file.error} Remove it from the message."
+                "file_failed",
+                Sentence(
+                    "“{name}” could not be read: {error} Remove it from the message.", name=file.name, error=file.error
+                ),
             )
         if size is None:
-            raise ContextError("file_not_ready", f"“{file.name}” is still being read. Send the message in a moment.")
+            raise ContextError(
+                "file_not_ready",
+                Sentence("“{name}” is still being read. Send the message in a moment.", name=file.name),
+            )
         if not allowed.accepts(size, selected):
             room = allowed.selectable_up_to
             raise ContextError(
                 "files_too_long",
-                f"“{file.name}” does not fit: it makes the files too long. Remove it or another file; in a project "
-                "it can be searched.",
+                Sentence(
+                    "“{name}” does not fit: it makes the files too long. Remove it or another file; in a project "
+                    "it can be searched.",
+                    name=file.name,
+                ),
                 file=str(file.pk),
                 over=sum(selected) + size - room,
                 limit=room,

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from uuid import UUID
 
+from django.utils.translation import gettext_noop
+
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start
 from chat.context.rendering import NoteForm, Numbers, documents_text, note_text, split_project_files
@@ -22,6 +24,7 @@ from chat.models import Attachment, Mark
 from chat.models import Message as MessageRow
 from chat.models.tree import ids_down_to
 from chat.prompts.history import READABLE, Documents, texts_of, why_missing
+from core.sentences import Sentence
 from files.index.finding import find_passages
 from files.index.language import readable
 from files.index.ledger import NOBODY, Payer
@@ -33,16 +36,18 @@ from projects.models import ProjectFile
 
 # Above a list of files: for a model with tools, and for one without, with passages and without.
 HEADERS = BY_SEARCH, FOUND, NOT_SHOWN = ("files_by_search", "files_found", "files_not_shown")
-NO_MATCH = (
+NO_MATCH = gettext_noop(
     "Nothing in the files that are reached by search has to do with so short a message, so no passage of them was "
     "sent. Name a file, or ask in words that stand in it."
 )
 LINES = {File.Index.WAITING: "file_line_waiting", File.Index.FAILED: "file_line_unindexed"}
 NOT_INDEXED = {
-    File.Index.WAITING: "Not searchable yet: {names}. Until then no search finds it; the model can only read it page "
-    "by page.",
-    File.Index.FAILED: "Could not be made searchable: {names}. The model can only read it page by page. Open the file "
-    "to try again.",
+    File.Index.WAITING: gettext_noop(
+        "Not searchable yet: {names}. Until then no search finds it; the model can only read it page by page."
+    ),
+    File.Index.FAILED: gettext_noop(
+        "Could not be made searchable: {names}. The model can only read it page by page. Open the file to try again."
+    ),
 }
 NAMED = 3  # files in one such sentence
 # No cosine tells small talk from a question that a passage answers in other words (bundled embedder: up to 0.22, and
@@ -159,7 +164,7 @@ class PromptFiles:
     with_documents: Callable[[ContextRequest], ContextRequest] = lambda request: request
     passages: bool = False
     listed: frozenset[str] = frozenset()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Sentence, ...] = ()
     _counted: dict[str, int] = field(default_factory=dict)
     _unindexed: dict[str, File] | None = None
     _searched: dict[frozenset[UUID], SearchResult] = field(default_factory=dict)
@@ -341,13 +346,13 @@ class PromptFiles:
             self._unindexed = {str(row.pk): row for row in rows}
         return self._unindexed
 
-    def _index_notes(self, ids: Sequence[str]) -> tuple[str, ...]:
+    def _index_notes(self, ids: Sequence[str]) -> tuple[Sentence, ...]:
         """Return a sentence for each kind of files in the list that no search finds."""
         rows = [row for pk in ids if (row := self._without_index().get(pk))]
         names: dict[File.Index, list[str]] = {}
         for row in rows:
             names.setdefault(row.index_state, []).append(row.name)
-        return tuple(NOT_INDEXED[state].format(names=_named(each)) for state, each in names.items())
+        return tuple(Sentence(NOT_INDEXED[state], names=_named(each)) for state, each in names.items())
 
     @property
     def _header(self) -> int:
@@ -369,7 +374,7 @@ class PromptFiles:
     def _found(self, ids: Sequence[UUID], most: int) -> str:
         """The best passages that together take at most `most` tokens, as documents; empty when there are none."""
         found = self._related(frozenset(ids))
-        self.notes = (*found.notes, *((NO_MATCH,) if ids and not found.hits and self._is_brief() else ()))
+        self.notes = (*found.notes, *((Sentence(NO_MATCH),) if ids and not found.hits and self._is_brief() else ()))
         kept: dict[UUID, list[Hit]] = {}
         for hit in found.hits:
             tried = {**kept, hit.file: [*kept.get(hit.file, ()), hit]}

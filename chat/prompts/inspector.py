@@ -18,6 +18,7 @@ from chat.prompts import cards, wording
 from chat.prompts import report as reports
 from chat.prompts.report import Change, ResolvedReport
 from core.i18n import dollars, grouped, percent
+from core.sentences import Sentence
 from llm.learning import Evidence, source_words
 from llm.models import Effort
 
@@ -160,9 +161,9 @@ class Panel:
         }
 
     @property
-    def notices(self) -> list[str]:
-        """Whole sentences."""
-        return [*filter(None, [self.report["refused"]]), *self.report.get("notes", ())]
+    def notices(self) -> list[Sentence]:
+        stored = (self.report["refused"], *self.report.get("notes", ()))
+        return [Sentence.load(sentence) for sentence in stored if sentence]
 
     @property
     def price(self) -> str:

@@ -18,7 +18,7 @@ from chat.prompts import builder, report
 from chat.prompts.document_budget import chosen_files, line_of, refuse_over_line, summary_in
 from chat.prompts.turn_context import TurnContext, base_context, context_of_draft, wider_cap
 from core.background import submit
-from core.i18n import grouped, translated
+from core.i18n import grouped
 from core.outside import wait_outside
 from files.models import File
 from files.services import tokens_of
@@ -70,7 +70,7 @@ def plan_ahead(
         planned = plan(context)
     except ContextError as error:
         limit = max(0, context.room.input_limit)
-        detail = " ".join(filter(None, [translated(error.detail), _learnt_window(context)]))
+        detail = " ".join(filter(None, [str(error.sentence), _learnt_window(context)]))
         problem = {"code": error.code, "detail": detail, **error.extra}
         documents = _documents(allowed or line_of(context, scope, summary_in(scope)), files)
         window = report.window_of(context)
@@ -102,7 +102,7 @@ def plan_ahead(
 
 def _stored(context: TurnContext, planned: builder.Planned, conversation: Conversation | None) -> report.CallReport:
     sent = builder.fingerprint(context, planned.prompt)
-    return report.stored(context, planned, cycle=1, cache=_cache(context.model, sent, conversation))
+    return report.stored(context, planned, cycle=1, refused=None, cache=_cache(context.model, sent, conversation))
 
 
 def _counted(

@@ -26,6 +26,7 @@ from core.background import on_database
 from core.errors import ProductError
 from core.lines import first_line
 from core.net.outgoing import Sent
+from core.sentences import Sentence
 from files.models import File
 from llm.counting import exact_count
 from llm.truncation import Sent as SentTokens
@@ -144,7 +145,9 @@ def window_of(context: TurnContext) -> WindowEntry:
     return {"window": context.window, "window_source": context.window_source, "window_evidence": evidence}
 
 
-def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str = "", cache: CacheEntry) -> CallReport:
+def stored(
+    context: TurnContext, planned: Planned, *, cycle: int, refused: Sentence | None, cache: CacheEntry
+) -> CallReport:
     """The JSON of one model call."""
     report, summary = planned.prompt.report.as_dict(), planned.summary
     versions = {"summary_prompt": str(summary.prompt_version)} if summary is not None else {}
@@ -170,8 +173,8 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "summary": _covered(summary) if summary is not None else None,
         "messages": [_stored_message(message) for message in planned.prompt.messages],
         "numbers": planned.documents.numbers.known,
-        "refused": refused,
-        "notes": [*filter(None, [context.effort.note]), *planned.notes, *context.toolbox.all_notes],
+        "refused": refused.dump() if refused else "",
+        "notes": [note.dump() for note in (context.effort.note, *planned.notes, *context.toolbox.all_notes) if note],
         "unread": 0,
         "cache": cache,
         "notice": "",
@@ -207,18 +210,22 @@ async def counted(context: TurnContext, made: Made, plan: Callable[[TurnContext]
     return again
 
 
-def truncated(truncation: Truncation) -> str:
+def truncated(truncation: Truncation) -> Sentence:
     """Return what is said of an answer whose server did not read the whole prompt, with what helps on such a server."""
-    read, sent = f"{truncation.read:,}", f"{truncation.sent:,}"
+    read, sent = truncation.read, truncation.sent
     if truncation.server == "ollama":
-        return (
-            f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Let an "
+        return Sentence(
+            "The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Let an "
             "admin set this provider's kind to Ollama, which tells the server how large the window is to be, or start "
-            "the server with a larger OLLAMA_CONTEXT_LENGTH, and try again."
+            "the server with a larger OLLAMA_CONTEXT_LENGTH, and try again.",
+            read=read,
+            sent=sent,
         )
-    return (
-        f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Start the "
-        "server with a larger context (-c) and without --context-shift, and try again."
+    return Sentence(
+        "The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Start the "
+        "server with a larger context (-c) and without --context-shift, and try again.",
+        read=read,
+        sent=sent,
     )
 
 
@@ -230,12 +237,13 @@ def without(
     Returns what the rest of the turn goes by: without the tools that were refused, which are not counted either.
     """
     if event.names:
-        call["notes"].append(f"The model refuses this, so it was not sent: {', '.join(event.names)}.")
+        refused_names = Sentence("The model refuses this, so it was not sent: {names}.", names=", ".join(event.names))
+        call["notes"].append(refused_names.dump())
     if not event.tools:
         return context, sent
     names = ", ".join(event.tools)
-    note = f"The model's provider refuses these tools, so they were not sent: {names}."
-    call["notes"].append(note)
+    note = Sentence("The model's provider refuses these tools, so they were not sent: {names}.", names=names)
+    call["notes"].append(note.dump())
     box = without_tools(context.toolbox, event.tools, note)
     left = replace(context, toolbox=box)
     call["tools"] = [tool.name for tool in box.definitions]
@@ -243,52 +251,78 @@ def without(
     return left, sent._replace(tools=box.tokens(context.tokenizer) if sent.tools else 0)
 
 
-def suspected(suspicion: TruncationSuspicion) -> str:
+def suspected(suspicion: TruncationSuspicion) -> Sentence:
     """Return what is said under an answer whose server reported oddly few tokens."""
-    return (
-        f"The server reported {suspicion.reported:,} of {suspicion.sent:,} tokens: it may count differently, or it may "
-        "have cut the prompt. An admin can test that on the model's page."
+    return Sentence(
+        "The server reported {reported} of {sent} tokens: it may count differently, or it may "
+        "have cut the prompt. An admin can test that on the model's page.",
+        reported=suspicion.reported,
+        sent=suspicion.sent,
     )
 
 
-def refused(before: int, window: int) -> str:
-    return (
-        f"The provider refused a prompt that fits into {before:,} tokens. It named its limit: from now on {window:,}. "
-        "An admin can correct the model's window."
+def refused(before: int, window: int) -> Sentence:
+    return Sentence(
+        "The provider refused a prompt that fits into {before} tokens. It named its limit: from now on {window}. "
+        "An admin can correct the model's window.",
+        before=before,
+        window=window,
     )
 
 
-def refused_for_account(limit: int, requested: int) -> str:
-    return (
-        f"The provider's account allows {limit:,} tokens a minute, and this request had {requested:,}. Less was sent, "
-        "in this answer only."
+def refused_for_account(limit: int, requested: int) -> Sentence:
+    return Sentence(
+        "The provider's account allows {limit} tokens a minute, and this request had {requested}. Less was sent, "
+        "in this answer only.",
+        limit=limit,
+        requested=requested,
     )
 
 
-def refused_without_limit(before: int, window: int) -> str:
-    return (
-        f"The provider refused a prompt that fits into {before:,} tokens. It named no usable limit, so it was planned "
-        f"again for {window:,}, in this conversation only."
+def refused_without_limit(before: int, window: int) -> Sentence:
+    return Sentence(
+        "The provider refused a prompt that fits into {before} tokens. It named no usable limit, so it was planned "
+        "again for {window}, in this conversation only.",
+        before=before,
+        window=window,
     )
 
 
-def images_refused(sent: int, limit: int | None) -> str:
+def images_refused(sent: int, limit: int | None) -> Sentence:
     if limit is None:
-        return (
-            f"The provider refused {sent:,} images in one prompt without naming its limit, so half of them were sent."
+        return Sentence(
+            "The provider refused {sent} images in one prompt without naming its limit, so half of them were sent.",
+            sent=sent,
         )
-    return f"The provider refused {sent:,} images in one prompt. It named its limit: from now on {limit:,}."
+    return Sentence(
+        "The provider refused {sent} images in one prompt. It named its limit: from now on {limit}.",
+        sent=sent,
+        limit=limit,
+    )
 
 
-def doubted(doubts: int, checked: int) -> str:
-    return f"Of {checked} sentences compared with the passages that they cite, {doubts} are not carried by them."
+def doubted(doubts: int, checked: int) -> Sentence:
+    return Sentence(
+        "Of {checked} sentences compared with the passages that they cite, {doubts} are not carried by them.",
+        checked=checked,
+        doubts=doubts,
+    )
 
 
-def fallen_back(first: str, second: str, why: str, *, thought: bool) -> list[str]:
-    """`why`: a sentence. `thought`: the first model has reasoned in this turn."""
-    said = [f"{second} was asked instead of {first}, which was not available (“{why}”)."]
+def fallen_back(first: str, second: str, why: Sentence, *, thought: bool) -> list[Sentence]:
+    """`thought`: the first model has reasoned in this turn."""
+    said = [
+        Sentence(
+            "{second} was asked instead of {first}, which was not available (“{why}”).",
+            second=second,
+            first=first,
+            why=why,
+        )
+    ]
     if thought:
-        said.append(f"What {first} had thought before its calls was not sent to {second}.")
+        said.append(
+            Sentence("What {first} had thought before its calls was not sent to {second}.", first=first, second=second)
+        )
     return said
 
 

@@ -9,7 +9,8 @@ from django.utils.translation import ngettext
 
 from chat.context.types import ContextMessage
 from chat.models import Message
-from core.i18n import grouped, translated
+from core.i18n import grouped
+from core.sentences import Sentence
 
 NAMED = 2  # documents that are named of those that a tool found
 
@@ -52,7 +53,7 @@ def _called(row: Message, call: str, name: str) -> str:
         case "read_file" if documents:
             return _("Read “%(title)s”") % {"title": documents[0]["title"]}
         case _:
-            did = translated(part.get("label", "")) or name
+            did = str(Sentence.load(part.get("label", ""))) or name
     found = _found(result) if result else ""
     return f"{did} → {found}" if found else did
 

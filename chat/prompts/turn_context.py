@@ -29,6 +29,7 @@ from chat.tools.toolbox import (
     with_server_tools,
     within_limit,
 )
+from core.sentences import NO_SENTENCE, Sentence
 from files.models import File
 from llm import tokens
 from llm.learning import SMALLEST_WINDOW, window_source
@@ -119,19 +120,30 @@ class ChosenEffort(NamedTuple):
     """`sent`: to the model, empty for its provider's default; `note`: why it is not what was chosen."""
 
     sent: str
-    note: str = ""
+    note: Sentence = NO_SENTENCE
 
 
-def effort_not_taken(model: str, wanted: str, taken: str) -> str:
+def effort_not_taken(model: str, wanted: str, taken: str) -> Sentence:
     if taken:
-        return f"{model} does not take the effort of reasoning “{wanted}”; “{taken}” was sent."
-    return f"{model} does not take the effort of reasoning “{wanted}”; none was sent."
+        return Sentence(
+            "{model} does not take the effort of reasoning “{wanted}”; “{taken}” was sent.",
+            model=model,
+            wanted=wanted,
+            taken=taken,
+        )
+    return Sentence(
+        "{model} does not take the effort of reasoning “{wanted}”; none was sent.", model=model, wanted=wanted
+    )
 
 
-def effort_lowered(model: str, most: int, wanted: str, taken: str) -> str:
-    return (
-        f"An answer of {model} has at most {most:,} tokens, its reasoning included. With the effort “{wanted}” hardly "
-        f"any might be left to write, so “{taken}” was sent."
+def effort_lowered(model: str, most: int, wanted: str, taken: str) -> Sentence:
+    return Sentence(
+        "An answer of {model} has at most {most} tokens, its reasoning included. With the effort “{wanted}” hardly "
+        "any might be left to write, so “{taken}” was sent.",
+        model=model,
+        most=most,
+        wanted=wanted,
+        taken=taken,
     )
 
 
@@ -227,7 +239,7 @@ class TurnContext:
         wanted = [each for each in (self.asked_effort, persona, self.profile.effort, self.model.effort) if each]
         offered = [each for each in EFFORTS if each in self.model.offered_efforts]
         taken = next((each for each in wanted if each in offered), "")
-        note = ""
+        note: Sentence = NO_SENTENCE
         if wanted and wanted[0] != taken and (offered or self.asked_effort):
             note = effort_not_taken(self.model.name, wanted[0], taken)
         if taken and self.model.max_output and 2 * THOUGHT[taken] > self.model.max_output:

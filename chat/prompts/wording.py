@@ -11,7 +11,8 @@ from django.utils.translation import gettext_lazy, ngettext
 from chat.context.build import SourceEntry
 from chat.context.types import ADVICE, too_long_by
 from chat.ledger import limits
-from core.i18n import dollars, grouped, percent, translated
+from core.i18n import dollars, grouped, percent
+from core.sentences import Sentence
 from personas.texts import TEXTS
 
 # A panel shows the sections of a prompt in these groups; each has a colour, a card, and a piece of the bar.
@@ -166,7 +167,7 @@ def _too_long(error: Mapping[str, Any]) -> str:
         return str(error["detail"])
     length = too_long(over, error["limit"])
     advice = ADVICE.get(error.get("part", ""))
-    return f"{length} · {translated(advice) if advice else error['detail']}"
+    return f"{length} · {Sentence(advice) if advice else error['detail']}"
 
 
 def too_long(over: int, whole: int) -> str:

@@ -10,6 +10,7 @@ from chat.readings.models import Reading
 from chat.readings.services import stop_reading
 from core.admin import STATES, Confirmation, RecordAdmin, acting, column, confirmed, display
 from core.errors import ProductError
+from core.sentences import Sentence
 
 
 @admin.register(Reading)
@@ -60,5 +61,5 @@ class ReadingAdmin(RecordAdmin):
         try:
             stop_reading(user=cast("User", request.user), reading=reading)
         except ProductError as error:
-            return self.back(request, reading, error.detail, messages.ERROR)
-        return self.back(request, reading, "The reading is stopped.")
+            return self.back(request, reading, error.sentence, messages.ERROR)
+        return self.back(request, reading, Sentence("The reading is stopped."))

@@ -7,6 +7,7 @@ from chat.ledger.limits import require_within
 from chat.models.queries import join_line
 from chat.readings.models import Reading
 from core.errors import ProductError
+from core.sentences import Sentence
 
 AT_ONCE = 3  # readings of one person under way
 
@@ -17,5 +18,7 @@ def require_turn(user: User, token: UUID | None) -> None:
     join_line(user.pk)
     require_within(user.pk, token, None)
     if Reading.objects.live().filter(person=user).count() >= AT_ONCE:
-        detail = f"{AT_ONCE} files are being read for you. Wait until one is done, or stop one."
+        detail = Sentence(
+            "{at_once} files are being read for you. Wait until one is done, or stop one.", at_once=AT_ONCE
+        )
         raise ProductError("readings_running", detail, status=429, retry_after=30)

@@ -17,6 +17,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext_noop
 
 from accounts.realtime import News, tell
 from chat.citations.judging import checked, judged
@@ -30,6 +31,7 @@ from chat.readings.planning import Budget
 from core import background
 from core.background import on_database, persistently
 from core.errors import ModelError, ProductError
+from core.sentences import Sentence
 from llm import tokens
 from llm.models import Model
 from llm.types.model_call import ModelRequest
@@ -44,7 +46,7 @@ MAX_TRIES = 3  # claims without progress
 LONGEST = 60_000  # characters of an answer; a model that never ends is cut off
 TOO_LONG = "context_too_long"
 AT_WORK = (Reading.Status.RUNNING, Reading.Status.CHECKING)
-NOT_CHECKED = "The check of what the answer cites was ended before it was done."
+NOT_CHECKED = gettext_noop("The check of what the answer cites was ended before it was done.")
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +101,9 @@ def claim(pk: UUID) -> Reading | None:
         return None
     reading = Reading.objects.select_related("person", "conversation__owner").get(pk=pk)
     if reading.tries > MAX_TRIES:
-        detail = "The server was ended several times while it read this. Go on, or ask again with another model."
+        detail = Sentence(
+            "The server was ended several times while it read this. Go on, or ask again with another model."
+        )
         _end(reading, status=Reading.Status.FAILED, code="reading_gave_up", detail=detail)
         return None
     return reading
@@ -123,13 +127,13 @@ async def run(pk: UUID) -> None:
     except _Lost:
         logger.info("reading %s was stopped, or is another worker's", pk)
     except ProductError as error:
-        code, detail = error.code, error.detail
+        code, detail = error.code, error.sentence
         stopped = code == "calls_used_up"
         status = Reading.Status.STOPPED if stopped else Reading.Status.FAILED
         await persistently(lambda: _end(reading, status=status, code=code, detail=detail))
     except Exception:
         logger.exception("reading %s failed", pk)
-        detail = "Something went wrong on the server. Go on with what is missing."
+        detail = Sentence("Something went wrong on the server. Go on with what is missing.")
         await persistently(lambda: _end(reading, status=Reading.Status.FAILED, code="internal_error", detail=detail))
 
 
@@ -198,7 +202,7 @@ async def _reader(work: _Work) -> None:
             if await _divided(work, part):
                 continue
             if said.unread:
-                detail = "The model's server did not read all of this part."
+                detail = Sentence("The model's server did not read all of this part.")
                 await _not_read(work, part, ModelError("part_cut", detail, retryable=False))
                 continue
         work.failed = 0
@@ -252,7 +256,9 @@ def _count_call(work: _Work) -> None:
     reading = work.reading
     asked = Reading.objects.values_list("asked", flat=True).get(pk=reading.pk)
     if asked > planning.most_calls(reading.calls):
-        detail = "It takes more calls than you agreed to, as parts had to be divided. Go on to agree to the rest."
+        detail = Sentence(
+            "It takes more calls than you agreed to, as parts had to be divided. Go on to agree to the rest."
+        )
         raise ProductError("calls_used_up", detail)
 
 
@@ -276,7 +282,7 @@ def _store(work: _Work, part: ReadingPart, said: Said) -> None:
 
 def _store_failure(work: _Work, part: ReadingPart, error: ModelError) -> None:
     """Raises `_Lost`."""
-    part.state, part.code, part.detail = ReadingPart.State.FAILED, error.code, error.detail
+    part.state, part.code, part.detail = ReadingPart.State.FAILED, error.code, error.sentence
     with transaction.atomic():
         _require_ours(work)
         part.save()
@@ -308,7 +314,7 @@ async def _answer(work: _Work) -> None:
         level += 1
         groups = planning.groups_of(sizes, work.budget.fold)
         if len(groups) == len(rows):
-            detail = "What was found does not become short enough to be answered from. Choose a larger model."
+            detail = Sentence("What was found does not become short enough to be answered from. Choose a larger model.")
             raise ProductError("notes_do_not_fit", detail)
         rows = [row for first, end in groups for row in await _folded(work, level, rows[first:end])]
     if not rows:
@@ -332,7 +338,7 @@ async def _check(work: _Work, answer: str) -> None:
         partial(checking.check, reading, work.layout, work.text, answer), charge, work.texts, None
     )
     if found and work.checker is not None:
-        await on_database(_keep_check, work, found, NOT_CHECKED)
+        await on_database(_keep_check, work, found, Sentence(NOT_CHECKED))
         found, note = await judged(found, charge, work.texts, work.checker)
     await on_database(_keep_check, work, found, note)
     await on_database(services.settle, work.ours)
@@ -376,13 +382,14 @@ async def _folded(work: _Work, level: int, group: Sequence[ReadingPart]) -> list
 def _keep(work: _Work, said: Said, status: Reading.Status) -> None:
     """The answer, before it is checked: a stop or a crash from here on does not cost it. Raises `_Lost`."""
     code = "answer_cut_off" if said.cut_off else ""
-    detail = "The answer ends where the model had no room for more." if said.cut_off else ""
+    detail = Sentence("The answer ends where the model had no room for more.") if said.cut_off else ""
     fields: dict[str, Any] = {"status": status, "answer": _kept(said), "code": code, "detail": detail}
     unchecked = {"checked": 0, "doubts": [], "note": NOT_CHECKED} if status == Reading.Status.CHECKING else None
     _require_ours(work, **fields, citation_check=unchecked, finished=timezone.now())
 
 
-def _keep_check(work: _Work, found: Sequence[Check], note: str) -> None:
+def _keep_check(work: _Work, found: Sequence[Check], note: Sentence | None) -> None:
     """Raises `_Lost`."""
-    check = {"checked": found[0].checked, "doubts": found[0].doubts, "note": note} if found else None
+    stored = note.dump() if note else ""
+    check = {"checked": found[0].checked, "doubts": found[0].doubts, "note": stored} if found else None
     _require_ours(work, citation_check=check)

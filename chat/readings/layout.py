@@ -8,6 +8,7 @@ from uuid import UUID
 from chat.readings import planning
 from chat.readings.models import Reading, ReadingFile
 from chat.readings.planning import Coverage, Part
+from core.sentences import Sentence
 from files.models import FileText
 
 Spans = Sequence[Sequence[int]]
@@ -52,7 +53,7 @@ class Layout:
         """The names of the files that [start, end) is of; empty where there is one file only, which needs no name."""
         return ", ".join(row.name for row in self.within(start, end)) if self.several else ""
 
-    def read(self, parts: Sequence[Part], code: str, why: str) -> list[FileRead]:
+    def read(self, parts: Sequence[Part], code: str, why: Sentence) -> list[FileRead]:
         """Of each file, in their order. `code` and `why` hold for parts that nobody came to."""
         found = []
         for row in self.rows:

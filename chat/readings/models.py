@@ -11,6 +11,7 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import asked_with
 from chat.models.conversation import Conversation
+from core.sentence_field import SentenceColumn
 from files.models import File
 
 
@@ -74,7 +75,7 @@ class Reading(models.Model):
     answer = models.TextField(blank=True)
     citation_check: "models.JSONField[Any, Any]" = models.JSONField(null=True, default=None)
     code = models.CharField(max_length=60, blank=True)
-    detail = models.TextField(blank=True)
+    detail = SentenceColumn(blank=True)
     attempt = models.PositiveIntegerField(default=0)
     tries = models.PositiveIntegerField(default=0)
     heartbeat = models.DateTimeField(auto_now_add=True)
@@ -144,7 +145,7 @@ class ReadingPart(models.Model):
     tokens = models.PositiveIntegerField(default=0)
     cut_off = models.BooleanField(default=False)
     code = models.CharField(max_length=60, blank=True)
-    detail = models.TextField(blank=True)
+    detail = SentenceColumn(blank=True)
 
     class Meta:
         app_label = "chat"

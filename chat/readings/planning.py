@@ -8,6 +8,7 @@ from itertools import groupby
 
 from chat.rendering.references import cited_numbers
 from core.errors import ProductError
+from core.sentences import NO_SENTENCE, Sentence
 from llm.models import Model
 from llm.services import RATIO_TRUSTED
 from llm.types.model_call import Usage
@@ -70,7 +71,7 @@ class Part:
     end: int
     read: bool
     code: str = ""
-    why: str = ""
+    why: Sentence = NO_SENTENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Missing:
     first_page: int
     last_page: int
     code: str
-    why: str
+    why: Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,12 @@ def budget_for(model: Model, beside: int, question: int, name: int = 0) -> Budge
     if part < LEAST_PART or fold < 2 * (2 * findings + thinking + name):
         raise ProductError(
             "reading_window_too_small",
-            f"The window of “{model.name}” leaves {max(part, 0)} tokens to read the file in, beside the question and "
-            "what is written. Choose a model with a larger window, or ask a shorter question.",
+            Sentence(
+                "The window of “{name}” leaves {part} tokens to read the file in, beside the question and "
+                "what is written. Choose a model with a larger window, or ask a shorter question.",
+                name=model.name,
+                part=max(part, 0),
+            ),
         )
     return Budget(
         part=min(part, PART),
@@ -245,7 +250,7 @@ def left_out(given: Iterable[str], said: str, passages: int) -> list[int]:
     return sorted(number for number in named - cited_numbers(said) if 1 <= number <= passages)
 
 
-def coverage_of(parts: Sequence[Part], spans: Sequence[Sequence[int]], code: str, why: str) -> Coverage:
+def coverage_of(parts: Sequence[Part], spans: Sequence[Sequence[int]], code: str, why: Sentence) -> Coverage:
     """`parts` in their order, each with whether it was read and why not; `code` and `why` hold for those that nobody
     came to. `spans` are those of the pages."""
     total = sum(part.end - part.start for part in parts)
@@ -253,8 +258,8 @@ def coverage_of(parts: Sequence[Part], spans: Sequence[Sequence[int]], code: str
     return Coverage(100 * read // total if total else 0, list(_missing(parts, spans, code, why)))
 
 
-def _missing(parts: Sequence[Part], spans: Sequence[Sequence[int]], code: str, why: str) -> Iterator[Missing]:
-    def reason(part: Part) -> tuple[bool, str, str]:
+def _missing(parts: Sequence[Part], spans: Sequence[Sequence[int]], code: str, why: Sentence) -> Iterator[Missing]:
+    def reason(part: Part) -> tuple[bool, str, Sentence]:
         return part.read, part.code or code, part.why or why
 
     for (read, its_code, its_why), several in groupby(parts, key=reason):

@@ -32,6 +32,7 @@ from core.errors import NotFound, ProductError
 from core.i18n import dollars
 from core.permissions import has_right
 from core.requests import get_or_404
+from core.sentences import NO_SENTENCE, Sentence
 from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText
 from files.services import store, visible_file
@@ -44,8 +45,8 @@ from personas.texts import Texts
 MOST_FILES = 50  # of one reading
 MOST_NAMES = 255  # characters of the names of all
 LONGEST_NAME = 60  # characters of a file's name above the notes on it
-STOPPED = "Stopped before it was read."
-NOT_YET = "Not read yet."
+STOPPED = Sentence("Stopped before it was read.")
+NOT_YET = Sentence("Not read yet.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,11 @@ def asked_of(*, user: User, files: Sequence[object], question: str, model: objec
     """
     ids = list(dict.fromkeys(map(str, files)))
     if len(ids) > MOST_FILES:
-        detail = f"These are {len(ids)} files, the most for one question is {MOST_FILES}. Choose fewer."
+        detail = Sentence(
+            "These are {ids} files, the most for one question is {most_files}. Choose fewer.",
+            ids=len(ids),
+            most_files=MOST_FILES,
+        )
         raise ProductError("too_many_files", detail)
     usable = models_of(user).select_related("provider")
     return Asked(
@@ -158,7 +163,11 @@ def start_reading(*, user: User, asked: Asked, calls: int) -> Reading:
     if not question:
         raise ProductError("empty_question", "There is no question. Write what you want to know of the file.")
     if len(question) > Reading.MAX_QUESTION:
-        detail = f"The question has {len(question):,} characters, the most is {Reading.MAX_QUESTION:,}. Shorten it."
+        detail = Sentence(
+            "The question has {question} characters, the most is {max_question}. Shorten it.",
+            question=len(question),
+            max_question=Reading.MAX_QUESTION,
+        )
         raise ProductError("question_too_long", detail)
     model = _model(asked)
     divided = _divided(asked.files)
@@ -208,7 +217,7 @@ def plan_again(*, reading: Reading, only_answer: bool = False) -> Planned:
     unread = [] if only_answer else [row for row in rows if row.state != ReadingPart.State.DONE]
     read = any(row.state == ReadingPart.State.DONE for row in rows)
     if (not unread and reading.status == Reading.Status.DONE) or (only_answer and not read):
-        detail = "There is nothing to go on with: all of it was read and answered, or nothing was read yet."
+        detail = Sentence("There is nothing to go on with: all of it was read and answered, or nothing was read yet.")
         raise ProductError("nothing_to_read", detail, status=409)
     text, model, layout = text_of(reading), usable_model(reading), layout_of(reading, pages=False)
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
@@ -291,7 +300,9 @@ def erase_old(people: QuerySet[User], before: datetime) -> None:
 def take_along(*, user: User, reading: Reading) -> File:
     """What was found as a text of the person's files, to be sent with a message. Raises `not_answered` (409)."""
     if reading.status != Reading.Status.DONE:
-        detail = "There is no answer yet. Go on with the reading first, or have it answered from what was read."
+        detail = Sentence(
+            "There is no answer yet. Go on with the reading first, or have it answered from what was read."
+        )
         raise ProductError("not_answered", detail, status=409)
     name = f"Notes on {reading.file_name[:200]}.md"
     return store(user=user, name=name, content=ContentFile(as_markdown(reading).encode(), name=name))
@@ -301,7 +312,14 @@ def as_markdown(reading: Reading) -> str:
     """Question, how much was read, the answer, and what was found on which passages."""
     rows, layout = list(reading.parts.filter(level=0)), layout_of(reading)
     percent = percent_of(rows)
-    lines = [f"# {reading.file_name}", "", reading.question, "", f"Read: {percent} % of the text.", ""]
+    lines = [
+        f"# {reading.file_name}",
+        "",
+        reading.question,
+        "",
+        f"Read: {percent} % of the text.",
+        "",
+    ]
     if layout.several:
         each_read = coverage(reading, rows, layout)
         lines += [*(f"- {each.row.name}: {each.coverage.percent} %" for each in each_read), ""]
@@ -322,13 +340,14 @@ def coverage(reading: Reading, rows: Sequence[ReadingPart], layout: Layout) -> l
     """Of each file. `rows` are the parts of level 0 in their order."""
     if reading.live:
         return layout.read(_as_parts(rows), "waiting", NOT_YET)
-    ended = (reading.code, reading.detail) if reading.status != Reading.Status.DONE else ("", "")
-    return layout.read(_as_parts(rows), ended[0] or "stopped", ended[1] or STOPPED)
+    if reading.status == Reading.Status.DONE:
+        return layout.read(_as_parts(rows), "stopped", STOPPED)
+    return layout.read(_as_parts(rows), reading.code or "stopped", reading.detail or STOPPED)
 
 
 def percent_of(rows: Sequence[ReadingPart]) -> int:
     """How much of all of the text was read; 100 only if that is all."""
-    return planning.coverage_of(_as_parts(rows), [], "", "").percent
+    return planning.coverage_of(_as_parts(rows), [], "", NO_SENTENCE).percent
 
 
 def _as_parts(rows: Sequence[ReadingPart]) -> list[planning.Part]:
@@ -347,12 +366,16 @@ def text_of(reading: Reading) -> str:
     ordered = []
     for row in files:
         if row.file_id is None or row.file_id not in texts:
-            detail = f"“{row.name}” was deleted, or is not yours to see any more, so no more of it can be read."
+            detail = Sentence(
+                "“{name}” was deleted, or is not yours to see any more, so no more of it can be read.", name=row.name
+            )
             raise ProductError("file_gone", detail, status=409)
         ordered.append(texts[row.file_id])
     if digest(ordered) != reading.text_sha256:
-        detail = "The file's text was read anew meanwhile, so this cannot go on. Ask again over the file as it is now."
-        raise ProductError("file_changed", detail, status=409)
+        changed = Sentence(
+            "The file's text was read anew meanwhile, so this cannot go on. Ask again over the file as it is now."
+        )
+        raise ProductError("file_changed", changed, status=409)
     return "".join(ordered)
 
 
@@ -360,7 +383,7 @@ def usable_model(reading: Reading) -> Model:
     """Raises `model_gone` (409)."""
     model = models_of(reading.person).select_related("provider").filter(pk__in=[reading.model_id]).first()
     if model is None:
-        detail = "The model was removed or switched off. Ask again with another model."
+        detail = Sentence("The model was removed or switched off. Ask again with another model.")
         raise ProductError("model_gone", detail, status=409)
     return model
 
@@ -425,7 +448,9 @@ def _chunks_of(file: File) -> tuple[str, list[tuple[int, int, int, str]]]:
         made = chunks_of(file, file.media_type, text, content.spans)
         rows = [(row.start, row.end, row.tokens, row.heading) for row in made]
     if not rows:
-        detail = f"“{file.name}” has no text that could be read. Wait until it is ready, or choose another file."
+        detail = Sentence(
+            "“{name}” has no text that could be read. Wait until it is ready, or choose another file.", name=file.name
+        )
         raise ProductError("nothing_to_read", detail, status=409)
     return text, rows
 
@@ -468,7 +493,9 @@ def _agreed(found: Planned) -> dict[str, object]:
 
 def _require_agreed(found: Planned, calls: int) -> None:
     if calls != found.plan.calls:
-        detail = f"It takes up to {found.plan.calls:,} calls of the model now. Look at the plan, then begin again."
+        detail = Sentence(
+            "It takes up to {calls} calls of the model now. Look at the plan, then begin again.", calls=found.plan.calls
+        )
         raise ProductError("plan_changed", detail, status=409, plan=as_json(found))
 
 

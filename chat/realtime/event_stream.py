@@ -26,10 +26,10 @@ from accounts.realtime import WhileSignedIn, tell_group
 from chat.models import Conversation, Turn
 from chat.models.queries import place_in_line
 from chat.realtime import turn_stream
-from chat.realtime.events import IN_WORDS, SENTENCES, Event, EventType, Written, written
+from chat.realtime.events import IN_WORDS, SENTENCES, Event, EventType, Written, readable_parts, written
 from chat.realtime.turn_stream import CONNECTION_ERRORS
 from core.background import TURNS
-from core.i18n import translated
+from core.sentences import Sentence
 
 QUEUED = "QUEUED"  # the type of what is said of a turn that no worker has room for
 DELETED = "deleted"  # the status of a turn that has no row any more
@@ -171,7 +171,9 @@ def _line(event: Written, language: str) -> str:
 
 def readable(wire: dict[str, Any]) -> dict[str, Any]:
     """An event with what it says to people in the active language."""
-    return {**wire, **{name: translated(wire[name]) for name in SENTENCES if name in wire}}
+    sentences = {name: str(Sentence.load(wire[name])) for name in SENTENCES if name in wire}
+    parts = {"parts": readable_parts(wire["parts"])} if "parts" in wire else {}
+    return {**wire, **sentences, **parts}
 
 
 def text_of(event: Written, language: str) -> str:

@@ -8,7 +8,7 @@ sent.
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +18,7 @@ from typing import Any, Self, get_args
 from accounts.realtime import NOT_SIGNED_IN, TOO_MANY, News
 from chat.citations.support import Reason
 from chat.models import Conversation, Turn
+from core.sentences import Sentence
 from llm.types.model_call import FinishReason
 
 Part = dict[str, Any]
@@ -223,8 +224,13 @@ class EventType(StrEnum):
 
 
 LAST = frozenset({EventType.RUN_FINISHED, EventType.RUN_STOPPED, EventType.RUN_ERROR})
-SENTENCES = ("detail", "label")  # members that people read
-IN_WORDS = frozenset(type_ for type_ in EventType if not type_.members.keys().isdisjoint(SENTENCES))
+SENTENCES = ("detail", "label", "refused")  # members that people read
+IN_WORDS = frozenset(type_ for type_ in EventType if not type_.members.keys().isdisjoint({*SENTENCES, "parts"}))
+
+
+def readable_parts(parts: Iterable[dict[str, Any]], words: Callable[[Sentence], str] = str) -> list[dict[str, Any]]:
+    """Return the parts of an answer with what tools did in words: of the active language, unless told otherwise."""
+    return [{**part, "label": words(Sentence.load(part["label"]))} if "label" in part else part for part in parts]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from chat.runs.limits import used
 from chat.runs.services import stop_run
 from core.admin import STATES, Confirmation, RecordAdmin, acting, column, confirmed, display
 from core.i18n import grouped
+from core.sentences import Sentence
 from projects.planner.models import Run
 
 
@@ -52,4 +53,4 @@ class RunAdmin(RecordAdmin):
     )
     def stop(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         run = stop_run(user=cast("User", request.user), run=self.row(request, object_id))
-        return self.back(request, run, "The run is stopped.")
+        return self.back(request, run, Sentence("The run is stopped."))

@@ -86,4 +86,4 @@ def _refuse(task_id: UUID, error: ProductError) -> None:
     if error.code in NOT_WANTED:
         drafts.put(task)
     else:
-        drafts.put(task, Task.Draft.REFUSED, error.code, error.detail)
+        drafts.put(task, Task.Draft.REFUSED, error.code, error.sentence)

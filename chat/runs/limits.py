@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from chat.models.conversation_state import scope_of
 from chat.runs import prompts
+from core.sentences import Sentence
 from personas.models import BudgetProfile
 from personas.services import default_profile
 from projects.planner.models import Run
@@ -35,16 +36,16 @@ def profile_of(run: Run) -> BudgetProfile:
     return persona.budget_profile if persona and persona.budget_profile else default_profile()
 
 
-def exceeded(run: Run, *, only_minutes: bool = False) -> str:
-    """The sentence that says which cap the run has reached; empty while it may go on."""
+def exceeded(run: Run, *, only_minutes: bool = False) -> Sentence | None:
+    """The sentence that says which cap the run has reached; None while it may go on."""
     so_far, caps = used(run), profile_of(run)
-    reached = ""
+    reached: Sentence | None = None
     if so_far.minutes >= caps.run_max_minutes:
-        reached = f"{caps.run_max_minutes:,} minutes"
+        reached = Sentence("{number} minutes", number=caps.run_max_minutes)
     elif not only_minutes and so_far.steps >= caps.run_max_steps:
-        reached = f"{caps.run_max_steps:,} steps"
+        reached = Sentence("{number} steps", number=caps.run_max_steps)
     elif not only_minutes and so_far.tokens >= caps.run_max_tokens:
-        reached = f"{so_far.tokens:,} of {caps.run_max_tokens:,} tokens"
-    if not reached:
-        return ""
-    return prompts.CAP.format(used=reached, profile=caps.name)
+        reached = Sentence("{number} of {most} tokens", number=so_far.tokens, most=caps.run_max_tokens)
+    if reached is None:
+        return None
+    return Sentence(prompts.CAP, used=reached, profile=caps.name)

@@ -1,28 +1,30 @@
 """What a run says: to the model, as messages of the run's conversation, and to people."""
 
+from django.utils.translation import gettext_noop
+
 from personas.texts import Texts
 from projects.planner.models.task import Task
 
-DRAFT_UNREAD = (
+DRAFT_UNREAD = gettext_noop(
     "The model's server did not read the whole prompt from which this checklist was drafted, so something may be "
     "missing in it. Look at it, add what is missing, then start."
 )
-NO_CHECKLIST = "There is no checklist. Try again, or write its items yourself and then start."
+NO_CHECKLIST = gettext_noop("There is no checklist. Try again, or write its items yourself and then start.")
 PROPOSED = "your word: a model has written this item elsewhere"
-UNFINISHED = (
+UNFINISHED = gettext_noop(
     "The model was asked twice about {code} and did not mark it as done. Answer what it lacks, tick the item yourself, "
     "or try again."
 )
-INTERRUPTED = (
+INTERRUPTED = gettext_noop(
     "The server stopped {tries} times in the middle of {code}. Try again; tell your admin if it happens again."
 )
-GONE = "The messages of this step were deleted. Try again to do it anew."
-STOPPED = "You stopped it. Try again goes on where it was."
-ANSWER_STOPPED = "You stopped the answer, so the run stopped too. Try again goes on where it was."
-CONVERSATION_DELETED = "Its conversation was deleted. Restore it, then try again."
-TASK_ENDED = "{code} is {status}, so there is nothing more to do here."
-TAKEN_OVER = "{code} is yours now, not the model's. Make it a model or hybrid task to go on."
-CAP = (
+GONE = gettext_noop("The messages of this step were deleted. Try again to do it anew.")
+STOPPED = gettext_noop("You stopped it. Try again goes on where it was.")
+ANSWER_STOPPED = gettext_noop("You stopped the answer, so the run stopped too. Try again goes on where it was.")
+CONVERSATION_DELETED = gettext_noop("Its conversation was deleted. Restore it, then try again.")
+TASK_ENDED = gettext_noop("{code} is {status}, so there is nothing more to do here.")
+TAKEN_OVER = gettext_noop("{code} is yours now, not the model's. Make it a model or hybrid task to go on.")
+CAP = gettext_noop(
     "The run has used {used}, the most that it may. Do what is left yourself, or have an admin raise the cap in the "
     "budget profile “{profile}” and try again."
 )

@@ -20,6 +20,7 @@ from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.permissions import has_right
 from core.requests import get_or_404
+from core.sentences import Sentence
 from llm.models import Model
 from personas.models import Persona
 from personas.services import model_for
@@ -65,8 +66,11 @@ def create_run(
     if not chosen.tools:
         raise ProductError(
             "model_without_tools",
-            f"A run needs a model that can call tools, and {chosen.name} cannot. Choose a persona whose model can, for "
-            "the run or for the task's project.",
+            Sentence(
+                "A run needs a model that can call tools, and {name} cannot. Choose a persona whose model can, for "
+                "the run or for the task's project.",
+                name=chosen.name,
+            ),
             status=409,
         )
     token = origin().token_id
@@ -126,7 +130,7 @@ def stop_run(*, user: User, run: Run) -> Run:
         if found is None:
             raise NotFound("run")
         if found.status in Run.OPEN:
-            end(found, Run.Status.STOPPED, "stopped", prompts.STOPPED)
+            end(found, Run.Status.STOPPED, "stopped", Sentence(prompts.STOPPED))
             save(found)
             if run.owner_id != user.pk:
                 record(user=user, action="run.stopped_by_admin", row=run)
@@ -145,10 +149,18 @@ def _check(task: Task) -> None:
     check_here(task)
     if task.archetype == Task.Archetype.USER:
         raise ProductError(
-            "for_the_user", f"{task.code} is your own. Make it a model or hybrid task, then run it.", status=409
+            "for_the_user",
+            Sentence("{code} is your own. Make it a model or hybrid task, then run it.", code=task.code),
+            status=409,
         )
     if task.status not in Task.UNFINISHED:
-        raise ProductError("finished", f"{task.code} is {task.status}. Open it again, then run it.", status=409)
+        raise ProductError(
+            "finished",
+            Sentence(
+                "{code} is {status}. Open it again, then run it.", code=task.code, status=Task.STATUS_WORDS[task.status]
+            ),
+            status=409,
+        )
 
 
 def _told(user: User, run: Run) -> Run:

@@ -22,6 +22,7 @@ from chat.runs.limits import exceeded
 from chat.runs.transitions import NO_CHECKLIST, PROPOSED, become, checklist, end, locked, mark, save, settle, wait
 from chat.turns.submit import Ask, submit
 from core.errors import NotFound, ProductError
+from core.sentences import Sentence
 from personas.models import Persona
 from personas.services import rules_at
 from projects.planner.models import Run, RunStep
@@ -226,7 +227,7 @@ def _resume(run: Run) -> None:
 
 def _watch(run: Run, turn: Turn) -> None:
     """A turn that goes beyond the run's minutes is stopped: its worker sees that within a second."""
-    cap = exceeded(run, only_minutes=True) if run.status in Run.LIVE else ""
+    cap = exceeded(run, only_minutes=True) if run.status in Run.LIVE else None
     if cap:
         end(run, Run.Status.FAILED, "run_cap_reached", cap)
         Turn.objects.live().filter(pk=turn.pk).update(stop_requested=True, stop_asked=timezone.now())
@@ -252,15 +253,15 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
         accept(actor=Actor(run.owner), task=task)  # who began the run wanted it to start by itself
         items = checklist(task)
     if not items:
-        return wait(run, NO_CHECKLIST, prompts.NO_CHECKLIST)
+        return wait(run, NO_CHECKLIST, Sentence(prompts.NO_CHECKLIST))
     run.item = next((each for each in items if each.status in Task.UNFINISHED), None)
     if run.item is None:
         mark(run, task, Task.Status.DONE)
         return end(run, Run.Status.DONE)
     if run.item.blocking:
-        return wait(run, "breakpoint", f"{run.item.code}: {run.item.title}", needs=run.item.needs)
+        return wait(run, "breakpoint", Sentence.verbatim(f"{run.item.code}: {run.item.title}"), needs=run.item.needs)
     if run.item.proposed:
-        return wait(run, PROPOSED, f"{run.item.code}: {run.item.title}", needs=prompts.PROPOSED)
+        return wait(run, PROPOSED, Sentence.verbatim(f"{run.item.code}: {run.item.title}"), needs=prompts.PROPOSED)
     return _begin(run, run.item, ask)
 
 
@@ -272,12 +273,13 @@ def _unread(run: Run) -> bool:
 def _end_if_over(run: Run) -> None:
     task = run.task
     if run.conversation.deleted is not None:
-        end(run, Run.Status.STOPPED, "conversation_deleted", prompts.CONVERSATION_DELETED)
+        end(run, Run.Status.STOPPED, "conversation_deleted", Sentence(prompts.CONVERSATION_DELETED))
     elif task.status not in Task.UNFINISHED:
         status = Run.Status.DONE if task.status == Task.Status.DONE else Run.Status.STOPPED
-        end(run, status, "task_ended", prompts.TASK_ENDED.format(code=task.code, status=task.status))
+        ended = Sentence(prompts.TASK_ENDED, code=task.code, status=Task.STATUS_WORDS[task.status])
+        end(run, status, "task_ended", ended)
     elif task.archetype == Task.Archetype.USER:
-        end(run, Run.Status.STOPPED, "for_the_user", prompts.TAKEN_OVER.format(code=task.code))
+        end(run, Run.Status.STOPPED, "for_the_user", Sentence(prompts.TAKEN_OVER, code=task.code))
     elif cap := exceeded(run):
         end(run, Run.Status.FAILED, "run_cap_reached", cap)
 
@@ -297,7 +299,7 @@ def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
         turn = submit(user=run.owner, conversation=run.conversation, ask=asked)[0]
     except ProductError as error:
         if error.code not in NOT_NOW:
-            return wait(run, error.code, error.detail)
+            return wait(run, error.code, error.sentence)
         if said:
             raise  # what the user wrote is not kept anywhere but where it was written
         return []

@@ -14,6 +14,7 @@ from accounts.webhooks.services import emit
 from chat.models import Turn
 from chat.runs import prompts
 from core.errors import ProductError
+from core.sentences import NO_SENTENCE, Sentence
 from projects.planner.models import Run, RunStep
 from projects.planner.models.task import Task
 from projects.planner.rules import Actor
@@ -89,7 +90,7 @@ def _tell_if_waiting(run: Run) -> None:
     emit(owner_id=run.owner_id, event="run.waiting", ids=ids, paths=paths)
 
 
-def become(run: Run, status: str, code: str = "", detail: str = "", *, needs: str = "") -> None:
+def become(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE, *, needs: str = "") -> None:
     """Puts the run into a status. Raises `ValueError` for one that `TRANSITIONS` does not lead to."""
     if status not in TRANSITIONS[run.status]:
         raise ValueError(run.status, status)
@@ -114,22 +115,25 @@ def settle(run: Run, step: RunStep) -> None:
         return
     what = f"@{step.code}" if step.code else f"the draft for @{run.task.code}"
     if step.question:
-        wait(run, "question", step.question, needs=step.question)
+        wait(run, "question", Sentence.verbatim(step.question), needs=step.question)
     elif step.status == RunStep.Status.OPEN and step.reminds:
         if step.code:
-            wait(run, "item_unfinished", prompts.UNFINISHED.format(code=what))
+            wait(run, "item_unfinished", Sentence(prompts.UNFINISHED, code=what))
         else:
-            wait(run, NO_CHECKLIST, prompts.NO_CHECKLIST)
+            wait(run, NO_CHECKLIST, Sentence(prompts.NO_CHECKLIST))
     elif step.status == RunStep.Status.STOPPED:
-        end(run, Run.Status.STOPPED, "stopped", prompts.ANSWER_STOPPED)
+        end(run, Run.Status.STOPPED, "stopped", Sentence(prompts.ANSWER_STOPPED))
     elif step.status == RunStep.Status.FAILED:
         answer = step.turn.answer if step.turn else None
-        wait(run, answer.error_code if answer else "step_gone", answer.error_detail if answer else prompts.GONE)
+        if answer is None:
+            wait(run, "step_gone", Sentence(prompts.GONE))
+        else:
+            wait(run, answer.error_code, answer.error_detail)
     elif step.status == RunStep.Status.INTERRUPTED and _again_and_again(run, step):
-        wait(run, "interrupted", prompts.INTERRUPTED.format(tries=TRIES, code=what))
+        wait(run, "interrupted", Sentence(prompts.INTERRUPTED, tries=TRIES, code=what))
 
 
-def wait(run: Run, code: str, detail: str, *, needs: str = "") -> list[Turn]:
+def wait(run: Run, code: str, detail: Sentence, *, needs: str = "") -> list[Turn]:
     """Returns the turns that this begins: none."""
     become(run, Run.Status.WAITING, code, detail, needs=needs)
     mark(run, run.task, Task.Status.WAITING)
@@ -138,7 +142,7 @@ def wait(run: Run, code: str, detail: str, *, needs: str = "") -> list[Turn]:
     return []
 
 
-def end(run: Run, status: str, code: str = "", detail: str = "") -> list[Turn]:
+def end(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE) -> list[Turn]:
     """As `wait`. What was in progress is open again."""
     become(run, status, code, detail)
     draft_begun(user=run.owner, task=run.task, over=True)

@@ -22,7 +22,6 @@ from chat.summaries.idle import RunWaits, require_no_run
 from chat.turns.submit import MAX_MODELS, Ask, check, remember_effort, submit
 from core.audit.origin import origin
 from core.errors import ProductError
-from core.i18n import translated
 from files.models import File
 
 
@@ -159,7 +158,7 @@ def send_kept(conversation_id: UUID) -> bool:
         return True
     except ProductError as error:
         if error.code not in NOT_NOW:
-            NextMessage.objects.filter(pk=kept.pk).update(problem=error.detail)
+            NextMessage.objects.filter(pk=kept.pk).update(problem=error.sentence)
         return False
 
 
@@ -196,7 +195,7 @@ def next_view(conversation: Conversation | None) -> NextView | None:
     if conversation is None or kept is None:
         return None
     files = chosen_files(user=conversation.owner, ids=[UUID(pk) for pk in kept.files])
-    held, words = (True, translated(kept.problem)) if kept.problem else _state(conversation)
+    held, words = (True, str(kept.problem)) if kept.problem else _state(conversation)
     return NextView(kept, files, held, words)
 
 

@@ -16,6 +16,7 @@ from chat.models import Conversation, SummaryJob
 from chat.models.conversation_state import settle
 from chat.models.summary import SummaryJobQuerySet
 from core.background import silent
+from core.sentences import Sentence
 
 # All three from a summary's beginning, with what stands in for it.
 PATIENCE = timedelta(seconds=120)  # then sending works again
@@ -28,7 +29,7 @@ def finish(job_id: UUID) -> None:
     _end(job_id, SummaryJob.Status.DONE)
 
 
-def fail(job_id: UUID, code: str, detail: str) -> bool:
+def fail(job_id: UUID, code: str, detail: Sentence) -> bool:
     """Ends a live job without a summary. False when it has ended already."""
     logger.warning("summary job %s failed: %s", job_id, code)
     return _end(job_id, SummaryJob.Status.FAILED, code=code, detail=detail)
@@ -42,11 +43,11 @@ def interrupt(job_id: UUID) -> bool:
     job = in_time.filter(pk=job_id, again=False).first()
     if job is not None:
         job.pk, job.again, job.status, job.heartbeat = uuid7(), True, SummaryJob.Status.QUEUED, timezone.now()
-    detail = "The server stopped while writing it."
+    detail = Sentence("The server stopped while writing it.")
     return _end(job_id, SummaryJob.Status.FAILED, due=job, code="summary_interrupted", detail=detail)
 
 
-def _end(job_id: UUID, status: str, due: SummaryJob | None = None, **fields: str) -> bool:
+def _end(job_id: UUID, status: str, due: SummaryJob | None = None, **fields: str | Sentence) -> bool:
     """`due`: see `settle`."""
     with transaction.atomic():
         # The conversation before its job, as a send and `store` lock them: else each could wait for the other.
@@ -74,5 +75,5 @@ def time_out(job: SummaryJob) -> bool:
     """Ends a live job for which there is no time left; what nobody has begun is not the model's fault. False when it
     has ended already."""
     if job.status == SummaryJob.Status.QUEUED:
-        return fail(job.pk, "summary_not_begun", "No worker took it in time.")
-    return fail(job.pk, "summary_timeout", "The model took too long to write it.")
+        return fail(job.pk, "summary_not_begun", Sentence("No worker took it in time."))
+    return fail(job.pk, "summary_timeout", Sentence("The model took too long to write it."))

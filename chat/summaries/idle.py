@@ -14,6 +14,7 @@ from chat.models.conversation_state import busy, lock, require_owner
 from chat.models.queries import Standing, standing
 from chat.summaries.ending import expire
 from core.errors import ProductError
+from core.sentences import Sentence
 from projects.planner.models import Run
 
 
@@ -36,8 +37,10 @@ class RunWaits(ProductError):
     def __init__(self, run: Run) -> None:
         self.run_id = run.pk
         super().__init__(
-            "run_waits", "A run waits for you here. Answer it, or try again where it is shown.", status=409
-        )  # fmt: skip
+            "run_waits",
+            Sentence("A run waits for you here. Answer it, or try again where it is shown."),
+            status=409,
+        )
 
 
 def require_idle(conversation: Conversation, *, of_run: bool = False) -> Standing:

@@ -26,6 +26,7 @@ from chat.summaries.ending import BEGUN_WITHIN, TIMEOUT, expire, fail, finish, i
 from core import background
 from core.background import on_database, persistently
 from core.errors import ProductError
+from core.sentences import Sentence
 from llm import tokens
 from llm.models import Model
 from llm.services import with_fallbacks
@@ -82,12 +83,12 @@ async def run(job_id: UUID) -> UUID | None:
     except TimeoutError:
         await persistently(lambda: time_out(job))
     except (ProductError, writing.Rejected) as error:
-        sentence = getattr(error, "detail", str(error))
+        sentence = error.sentence if isinstance(error, ProductError) else Sentence.verbatim(str(error))
         code = error.code
         await persistently(lambda: fail(job.pk, code, sentence))
     except Exception:
         logger.exception("summary job %s failed", job.pk)
-        await persistently(lambda: fail(job.pk, "internal_error", "Something went wrong on the server."))
+        await persistently(lambda: fail(job.pk, "internal_error", Sentence("Something went wrong on the server.")))
     return job.conversation_id
 
 
@@ -154,9 +155,13 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
     if brief.room < writing.LEAST_READ:
         raise ProductError(
             "summary_window_too_small",
-            f"The window of “{writer}” leaves {max(brief.room, 0)} tokens to read messages in, beside its "
-            "instructions, the last summary and the new one. Choose a larger model for summaries, or shorten the "
-            "summary prompt.",
+            Sentence(
+                "The window of “{writer}” leaves {room} tokens to read messages in, beside its "
+                "instructions, the last summary and the new one. Choose a larger model for summaries, or shorten the "
+                "summary prompt.",
+                writer=str(writer),
+                room=max(brief.room, 0),
+            ),
         )
     return Work(job, brief, before, rows, marks, version, leaf)
 
@@ -191,7 +196,7 @@ def store(work: Work, written: Summary, told: Sequence[writing.Piece], *, last: 
         if not SummaryJob.objects.select_for_update().live().filter(pk=work.job.pk).exists():
             return None
         if not Message.objects.filter(pk=rows[-1].pk).exists():
-            fail(work.job.pk, "messages_deleted", "Messages were deleted while it was being written.")
+            fail(work.job.pk, "messages_deleted", Sentence("Messages were deleted while it was being written."))
             return None
         last_row = before.last if before is not None and before.last.depth > rows[-1].depth else rows[-1]
         summary = Summary(

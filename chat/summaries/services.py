@@ -20,6 +20,7 @@ from core.audit.origin import origin
 from core.background import enqueue
 from core.errors import ProductError
 from core.requests import get_or_404
+from core.sentences import Sentence
 from llm import tokens
 from llm.models import Model
 from personas.services import rules_at
@@ -97,7 +98,12 @@ def edit_summary(*, user: User, summary: Summary, sections: Sequence[dict[str, s
         if name not in SECTION_SHARES or len(text) > MAX_SECTION:
             known = ", ".join(SECTION_SHARES)
             raise ProductError(
-                "bad_section", f"A section is one of {known}, with a text of at most {MAX_SECTION:,} characters."
+                "bad_section",
+                Sentence(
+                    "A section is one of {known}, with a text of at most {max_section} characters.",
+                    known=known,
+                    max_section=MAX_SECTION,
+                ),
             )
     if not any(texts.values()):
         raise ProductError("empty_summary", "The summary is empty. Write something, or undo it instead.")

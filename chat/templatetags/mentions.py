@@ -7,16 +7,17 @@ from django.utils.safestring import SafeString, mark_safe
 
 from chat.conversations.search import without_marks
 from chat.rendering.references import mention_href, pieces
+from core.sentences import Sentence
 
 register = template.Library()
 register.filter("without_marks", without_marks)
 
 
 @register.filter
-def mentions(text: str) -> SafeString:
+def mentions(text: str | Sentence) -> SafeString:
     parts = (
         format_html('<a class="mention" href="{}">{}</a>', mention_href(code), piece) if code else escape(piece)
-        for piece, code in pieces(text)
+        for piece, code in pieces(str(text))
     )
     return mark_safe("".join(parts))  # noqa: S308 - every part was escaped
 

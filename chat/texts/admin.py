@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 
 from chat.texts.examples import example
 from core.errors import ProductError
-from core.i18n import translated
+from core.sentences import Sentence
 from llm import tokens
 from personas import services
 from personas.admin import PromptAdmin, person
@@ -84,7 +84,11 @@ class TextAdmin(PromptAdmin):
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         title = TEXTS[obj.name].title
-        said = f"{obj} of “{title}” is stored and active." if obj.active else f"{obj} of “{title}” is stored."
+        said = (
+            Sentence("{obj} of “{title}” is stored and active.", obj=obj, title=title)
+            if obj.active
+            else Sentence("{obj} of “{title}” is stored.", obj=obj, title=title)
+        )
         self.message_user(request, said, messages.SUCCESS)
         return HttpResponseRedirect(self.home(obj))
 
@@ -145,7 +149,7 @@ class TextAdmin(PromptAdmin):
         return self._page(
             request,
             "text",
-            title=translated(TEXTS[name].title),
+            title=str(TEXTS[name].title),
             about=TEXTS[name],
             name=name,
             active=active,
@@ -175,7 +179,11 @@ class TextAdmin(PromptAdmin):
             services.activate_prompt(user=person(request), prompt=chosen)
         else:
             services.use_built_in_text(user=person(request), name=name)
-        said = f"{chosen} of “{TEXTS[name].title}” is active." if chosen.version else "The built-in text is active."
+        said = (
+            Sentence("{chosen} of “{title}” is active.", chosen=str(chosen), title=TEXTS[name].title)
+            if chosen.version
+            else Sentence("The built-in text is active.")
+        )
         self.message_user(request, said, messages.SUCCESS)
         return HttpResponseRedirect(self.home(chosen))
 
@@ -186,7 +194,7 @@ class TextAdmin(PromptAdmin):
         try:
             text = checked(name, request.POST.get("text", ""))
         except ProductError as error:
-            return self._page(request, "preview", error=error.detail)
+            return self._page(request, "preview", error=error.sentence)
         texts = services.rules_at().texts
         return self._page(request, "preview", shown=example(name, Texts({**texts.own, name: Own(0, text)})))
 

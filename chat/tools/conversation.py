@@ -12,6 +12,7 @@ from chat.models.summary import in_force, marks_on
 from chat.models.tree import ids_down_to
 from chat.models.words import Term, best, fold, phrases, spans
 from core.background import on_database
+from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 
@@ -47,8 +48,8 @@ class SearchConversation:
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
-        return f"Searching the conversation for “{str(arguments.get('query', ''))[:80]}”"
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
+        return Sentence("Searching the conversation for “{get}”", get=str(arguments.get("query", ""))[:80])
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         query = arguments.get("query")

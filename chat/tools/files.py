@@ -16,6 +16,7 @@ from chat.models import Attachment, Conversation
 from chat.models.summary import marks_on
 from core.background import on_database
 from core.lines import first_line
+from core.sentences import Sentence
 from files.index.finding import find_passages
 from files.index.ledger import Payer
 from files.index.search import Hit
@@ -80,11 +81,11 @@ class SearchFiles:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.notes: list[str] = []
+        self.notes: list[Sentence] = []
         self._question = phrasings_of(scope.question)
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
-        return f"Searching the files for “{str(arguments.get('query', ''))[:80]}”"
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
+        return Sentence("Searching the files for “{get}”", get=str(arguments.get("query", ""))[:80])
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         asked = expanded(arguments, self._question)
@@ -157,9 +158,11 @@ class ReadFile:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
         page = arguments.get("page")
-        return f"Reading page {page}" if isinstance(page, int) else "Reading a file"
+        if isinstance(page, int):
+            return Sentence("Reading page {page}", page=str(page))
+        return Sentence("Reading a file")
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         return await on_database(self._read, arguments)

@@ -23,6 +23,7 @@ from chat.models import Conversation, ToolResult
 from chat.models.summary import marks_on
 from core.background import on_database
 from core.errors import ProductError
+from core.sentences import Sentence
 from files.services import take_room
 from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
@@ -45,14 +46,14 @@ class ResultKeeper:
         self._conversation, self._answer = conversation, answer
 
     def begin_step(self, room: ResultRoom, tokenizer: Tokenizer, texts: Texts, notes: list[str]) -> None:
-        """`notes`: sentences for people, of the call whose report they belong to; more are added."""
+        """`notes`: stored sentences for people, of the call whose report they belong to; more are added."""
         self._room, self._tokenizer, self._texts, self._notes = room, tokenizer, texts, notes
 
     async def __call__(self, call: ToolCall, output: ToolOutput, waiting: int) -> ToolOutput:
         if not output.whole:
             return output
         if output.partial:
-            self._notes.append(PARTIAL.format(tool=call.name))
+            self._notes.append(Sentence(PARTIAL, tool=call.name).dump())
         share = self._room.of_next(waiting)
         # A token has at least one byte, so that most results need not be counted.
         tokens = size = len(output.text.encode())
@@ -65,11 +66,11 @@ class ResultKeeper:
         pk, reason = await on_database(self._store, call, output, kept)
         result = StoredResult(tokens, len(output.whole), len(kept) if pk else 0, pk)
         if not pk:
-            self._notes += [NOT_KEPT.format(tool=call.name, characters=f"{len(output.whole):,}"), reason]
+            unkept = Sentence(NOT_KEPT, tool=call.name, characters=len(output.whole))
+            self._notes += [unkept.dump(), reason]
         elif len(kept) < len(output.whole):
-            self._notes.append(
-                CUT_OFF.format(tool=call.name, characters=f"{len(output.whole):,}", kept=f"{len(kept):,}")
-            )
+            cut_off = Sentence(CUT_OFF, tool=call.name, characters=len(output.whole), kept=len(kept))
+            self._notes.append(cut_off.dump())
         if tokens <= share:
             self._room.taken += tokens
             return replace(output, result=result)
@@ -99,7 +100,7 @@ class ResultKeeper:
                     characters=len(output.whole),
                 )
         except ProductError as error:
-            return "", error.detail
+            return "", error.sentence.dump()
         except (DatabaseError, InterfaceError) as error:
             logger.warning("a result of %s was not kept", call.name, exc_info=error)
             return "", NOT_TAKEN
@@ -133,8 +134,8 @@ class ReadResult:
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
-        return "Reading on in a result"
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
+        return Sentence("Reading on in a result")
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         return await on_database(self._read, arguments)

@@ -15,6 +15,7 @@ from accounts.models import User
 from chat.context.rendering import ToolGuidance
 from core.background import on_database
 from core.errors import ProductError
+from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, Tool, ToolOutput
 from projects.planner import services
@@ -135,12 +136,12 @@ def text_schema(description: str = "", among: Sequence[str] = ()) -> dict[str, A
 class TaskTool(ABC):
     timeout = 15.0
     definition: ToolDefinition
-    doing: str  # for people
+    doing: Sentence  # for people
 
     def __init__(self, hand: Hand) -> None:
         self.hand = hand
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return self.doing
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
@@ -159,7 +160,7 @@ class TaskTool(ABC):
 
 
 class ListTasks(TaskTool):
-    doing = "Looking at the tasks"
+    doing = Sentence("Looking at the tasks")
     definition = ToolDefinition(
         "list_tasks",
         "List the tasks of a day with their checklists, or one task with what is below it.",
@@ -193,7 +194,7 @@ def _described(row: Task) -> dict[str, Any]:
 
 
 class CreateTask(TaskTool):
-    doing = "Creating a task"
+    doing = Sentence("Creating a task")
     definition = ToolDefinition(
         "create_task",
         "Create a task or objective. Returns its code.",
@@ -230,7 +231,7 @@ class CreateTask(TaskTool):
 
 
 class DraftChecklist(TaskTool):
-    doing = "Drafting a checklist"
+    doing = Sentence("Drafting a checklist")
     definition = ToolDefinition(
         "draft_checklist",
         "Replace the open items of a day task's checklist.",
@@ -275,7 +276,7 @@ class DraftChecklist(TaskTool):
 
 
 class MarkItem(TaskTool):
-    doing = "Marking an item"
+    doing = Sentence("Marking an item")
     definition = ToolDefinition(
         "mark_item",
         "Mark an item or a task: done (default), dropped or open.",
@@ -304,7 +305,7 @@ class MarkItem(TaskTool):
 
 
 class AskUser(TaskTool):
-    doing = "Asking you"
+    doing = Sentence("Asking you")
     definition = ToolDefinition(
         "ask_user",
         "Ask the user. Work stops until the answer.",

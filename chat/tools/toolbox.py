@@ -10,6 +10,8 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from django.utils.translation import gettext_noop
+
 from accounts.access.rights import Rights
 from accounts.models import User
 from chat.context.rendering import ToolGuidance
@@ -23,6 +25,7 @@ from chat.tools.results import READ_RESULT_GUIDANCE, ReadResult
 from chat.tools.tasks import Hand, task_tools
 from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
 from core.background import on_database
+from core.sentences import Sentence
 from files.models import File
 from llm.models import Model
 from llm.tokens import Tokenizer
@@ -35,18 +38,22 @@ from personas.models import Persona
 from personas.tools import TASKS, WEB
 
 SEPARATOR = "__"  # between the names of a server and of its tool
-WEB_OFF = "The project has the web switched off, so no tool that reaches out is there: {names}."
-WEB_NOT_YOURS = "None of your groups may use the web in answers, so these tools are not there: {names}."
-SERVER_NOT_YOURS = "None of your groups may use the tool server {name}."
-TOOL_LEFT_OUT = "The tool {name} is not offered to the model. {reason} Ask whoever runs the tool server to mend it."
-TOOL_IN_PART = "The tool {name} is offered in part. {reason} Ask whoever runs the tool server to shorten it."
-TOOL_GONE = "The tool server {server} does not list the tool {name}, which the persona names."
-TOO_MANY_TOOLS = (
+WEB_OFF = gettext_noop("The project has the web switched off, so no tool that reaches out is there: {names}.")
+WEB_NOT_YOURS = gettext_noop("None of your groups may use the web in answers, so these tools are not there: {names}.")
+SERVER_NOT_YOURS = gettext_noop("None of your groups may use the tool server {name}.")
+TOOL_LEFT_OUT = gettext_noop(
+    "The tool {name} is not offered to the model. {reason} Ask whoever runs the tool server to mend it."
+)
+TOOL_IN_PART = gettext_noop(
+    "The tool {name} is offered in part. {reason} Ask whoever runs the tool server to shorten it."
+)
+TOOL_GONE = gettext_noop("The tool server {server} does not list the tool {name}, which the persona names.")
+TOO_MANY_TOOLS = gettext_noop(
     "The model's provider takes at most {limit} tools, so {count} of this persona's were not sent: {names}. Let the "
     "persona name the tools that it needs."
 )
-ONE_DENIED = "One result of a search is of a host that the workspace denies; the model did not get it."
-DENIED = "{count} results of searches are of hosts that the workspace denies; the model did not get them."
+ONE_DENIED = gettext_noop("One result of a search is of a host that the workspace denies; the model did not get it.")
+DENIED = gettext_noop("{count} results of searches are of hosts that the workspace denies; the model did not get them.")
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +70,7 @@ class Toolbox:
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
     guidance: Sequence[ToolGuidance] = ()
-    notes: Sequence[str] = ()
+    notes: Sequence[Sentence] = ()
     approval: frozenset[str] = frozenset()
     gate: Gate | None = None
     external: tuple[ToolDefinition, ...] = ()
@@ -71,10 +78,10 @@ class Toolbox:
     reader: ReadResult | None = None
 
     @property
-    def all_notes(self) -> Sequence[str]:
+    def all_notes(self) -> Sequence[Sentence]:
         """`notes` and, once its tools have run, what the workspace kept from the model and how searches went."""
         denied = self.gate.denied if self.gate else 0
-        kept = [DENIED.format(count=denied) if denied > 1 else ONE_DENIED] if denied else []
+        kept = [Sentence(DENIED, count=denied) if denied > 1 else Sentence(ONE_DENIED)] if denied else []
         search = self.tools.get(SEARCH_GUIDANCE.name)
         return [*self.notes, *kept, *(search.notes if isinstance(search, SearchFiles) else ())]
 
@@ -147,14 +154,14 @@ def _with_reader(box: Toolbox) -> Toolbox:
 
 def _missing(
     persona: Persona | None, tools: Mapping[str, Tool], chosen: Collection[str], *, web: bool
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     """Why there are no tools for the web where somebody may look for them."""
     wanted = [name for name in WEB if persona is None or name in persona.tools]
     lacking = [name for name in wanted if not web or name not in chosen]
     if lacking and (persona is not None or web_search_tool() is not None):
-        yield (WEB_NOT_YOURS if web else WEB_OFF).format(names=", ".join(lacking))
+        yield Sentence(WEB_NOT_YOURS if web else WEB_OFF, names=", ".join(lacking))
     elif persona is not None and set(WEB) & set(persona.tools) - set(tools):
-        yield "The persona's tools for the web are not there: no search service is set up."
+        yield Sentence("The persona's tools for the web are not there: no search service is set up.")
 
 
 def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:
@@ -208,7 +215,9 @@ def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...]) -> To
     if not offered:
         return box
     names = {tool.name for tool in offered}
-    replaced = [f"The calling program has a tool {name} of its own." for name in box.tools if name in names]
+    replaced = [
+        Sentence("The calling program has a tool {name} of its own.", name=name) for name in box.tools if name in names
+    ]
     return replace(
         box,
         tools={name: tool for name, tool in box.tools.items() if name not in names},
@@ -223,7 +232,7 @@ def with_known_tools(box: Toolbox, persona: Persona | None, model: Model, rights
     box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
-    answers: list[tuple[Server, Listing | str]] = []
+    answers: list[tuple[Server, Listing | Sentence]] = []
     for server, listing in known_tools():
         answers.append((server, _kept_in(server, box) or (_unknown(server.name) if listing is None else listing)))
     return _with(box, allowed, answers)
@@ -247,7 +256,7 @@ def _allowed(box: Toolbox, persona: Persona | None, model: Model, rights: Rights
         return box, []
     named = [name for name in persona.tools if SEPARATOR in name]
     lacking = sorted(name for name in _servers(named) if not rights.uses_server(name))
-    notes = (SERVER_NOT_YOURS.format(name=name) for name in lacking)
+    notes = (Sentence(SERVER_NOT_YOURS, name=name) for name in lacking)
     allowed = [name for name in named if not _servers([name]) & {*lacking}]
     return replace(box, notes=(*box.notes, *notes)), allowed
 
@@ -256,16 +265,18 @@ def _servers(allowed: Sequence[str]) -> set[str]:
     return {name.partition(SEPARATOR)[0] for name in allowed}
 
 
-def _unknown(name: str) -> str:
-    return f"The tools of the server {name} are not known yet; they come on top."
+def _unknown(name: str) -> Sentence:
+    return Sentence("The tools of the server {name} are not known yet; they come on top.", name=name)
 
 
-def _kept_in(server: Server, box: Toolbox) -> str:
+def _kept_in(server: Server, box: Toolbox) -> Sentence | None:
     """The sentence that says why none of its tools are there: they reach out, and the web is off."""
-    return "" if box.web or not server.reaches_out else WEB_OFF.format(names=f"{server.name}{SEPARATOR}*")
+    if box.web or not server.reaches_out:
+        return None
+    return Sentence(WEB_OFF, names=f"{server.name}{SEPARATOR}*")
 
 
-async def _listed(server: Server, box: Toolbox) -> Listing | str:
+async def _listed(server: Server, box: Toolbox) -> Listing | Sentence:
     """What it offers now; or the sentence that says why there is nothing."""
     if why := _kept_in(server, box):
         return why
@@ -273,25 +284,28 @@ async def _listed(server: Server, box: Toolbox) -> Listing | str:
         listing = await tools_of(server)
     except ServerFailed as failure:
         logger.warning("no tools from server %s: %s", server.name, failure)
-        return str(failure)
+        return failure.sentence
     await on_database(remember_listing, server, listing)
     return listing
 
 
-def _with(box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[Server, Listing | str]]) -> Toolbox:
+def _with(box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[Server, Listing | Sentence]]) -> Toolbox:
     """With those of the servers' tools that the persona may call, by server and name; a sentence becomes a note.
 
     They have no guidance: their descriptions, which the model gets with their definitions, say when to call them.
     """
     servers = _servers(allowed)
     missing = sorted(servers - {server.name for server, _ in answers})
-    notes = [*box.notes, *(f"The tool server {name} is not set up or switched off." for name in missing)]
+    notes = [
+        *box.notes,
+        *(Sentence("The tool server {name} is not set up or switched off.", name=name) for name in missing),
+    ]
     offered: dict[str, ServerTool] = {}
     approval = set(box.approval)
     for server, answer in answers:
         if server.name not in servers:
             continue
-        if isinstance(answer, str):
+        if isinstance(answer, Sentence):
             notes.append(answer)
             continue
         every = f"{server.name}{SEPARATOR}*" in allowed
@@ -300,10 +314,10 @@ def _with(box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[Server, 
         for problem in answer.problems:
             if every or problem.name in allowed:
                 sentence = TOOL_IN_PART if problem.offered else TOOL_LEFT_OUT
-                notes.append(sentence.format(name=problem.name, reason=problem.reason))
+                notes.append(Sentence(sentence, name=problem.name, reason=problem.reason))
         named = [name for name in allowed if _servers([name]) == {server.name} and not name.endswith("*")]
         gone = [name for name in named if name not in listed and name not in problems]
-        notes += [TOOL_GONE.format(server=server.name, name=name) for name in gone]
+        notes += [Sentence(TOOL_GONE, server=server.name, name=name) for name in gone]
         for tool in sorted(answer.tools, key=lambda tool: tool.definition.name):
             name = tool.definition.name
             if every or name in allowed:
@@ -330,10 +344,11 @@ def within_limit(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox
     first = sorted(box.tools, key=rank)  # a stable sort: tools of one rank keep their order
     kept = set(first[: max(0, limit - len(box.external))])
     over = [name for name in box.tools if name not in kept]
-    return without_tools(box, over, TOO_MANY_TOOLS.format(limit=limit, count=len(over), names=", ".join(over)))
+    note = Sentence(TOO_MANY_TOOLS, limit=limit, count=len(over), names=", ".join(over))
+    return without_tools(box, over, note)
 
 
-def without_tools(box: Toolbox, names: Collection[str], note: str) -> Toolbox:
+def without_tools(box: Toolbox, names: Collection[str], note: Sentence) -> Toolbox:
     """Without these tools; the note says why."""
     return replace(
         box,

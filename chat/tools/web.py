@@ -13,6 +13,7 @@ from chat.models import Conversation
 from chat.tools.permission import Gate
 from core.background import on_database
 from core.net.url_safety import Refused
+from core.sentences import Sentence
 from llm.tools.open_url import OpenUrlTool
 from llm.types.tools import Tool, ToolOutput
 from readers.api import ReaderError, extract
@@ -29,7 +30,7 @@ class Numbered:
         self.definition = tool.definition
         self.timeout = tool.timeout
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return self.tool.label(arguments)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:

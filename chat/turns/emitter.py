@@ -19,6 +19,7 @@ from chat.rendering.markdown import Allowance, BlockStream
 from chat.rendering.references import Sources, cited
 from chat.tools.permission import Gate
 from chat.tools.toolbox import Toolbox
+from core.sentences import Sentence
 from llm.types.model_call import (
     LoopEvent,
     ReasoningDelta,
@@ -140,7 +141,7 @@ class Answer:
             case ToolRunStarted(call, label):
                 part, id_ = self._calls_of_step[call.id]
                 self._begun.append((call, (part, id_)))
-                self.emit(EventType.TOOL_CALL_END, part=part, call=id_, label=label)
+                self.emit(EventType.TOOL_CALL_END, part=part, call=id_, label=label.dump())
             case ToolRunFinished():
                 self._end_call(event)
             case StepFinished(reason, usage, _, detail):
@@ -286,7 +287,7 @@ class Guarded:
         # Never the first to end: the wait and the tool have time limits of their own.
         self.timeout = settings.APPROVAL_SECONDS + tool.timeout + 60.0
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return self._tool.label(arguments)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:

@@ -19,6 +19,7 @@ from chat.turns.emitter import Answer
 from chat.turns.rights import Uses
 from chat.turns.store import Progress
 from core.background import on_database, persistently
+from core.sentences import Sentence
 
 LOOKED_AT_EVERY = 2  # checkpoints: a right that was taken away ends what runs on it within 5 seconds
 EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
@@ -32,7 +33,7 @@ class _Kept:
     turn: Turn
     answer: Answer
     uses: Callable[[], Uses | None]
-    over: "asyncio.Future[str]"
+    over: "asyncio.Future[Sentence | None]"
     written: int = -1  # the `seq` that the row has
     asks: bool = False  # whether a call waits for its person there
 
@@ -41,7 +42,7 @@ _kept: dict[UUID, _Kept] = {}  # by turn
 _keeper: "asyncio.Task[None] | None" = None
 
 
-async def keep(turn: Turn, answer: Answer, uses: Callable[[], Uses | None]) -> str:
+async def keep(turn: Turn, answer: Answer, uses: Callable[[], Uses | None]) -> Sentence | None:
     """Until it is cancelled, the turn has a heartbeat and its row the answer so far.
 
     Returns when a stop was asked for or the turn is not ours any more; and, with the sentence that says so, when its
@@ -109,10 +110,10 @@ def _progress(kept: _Kept) -> Progress:
     return Progress(kept.turn, parts, kept.answer.seq, kept.answer.asks != kept.asks)
 
 
-def _end(kept: _Kept, why: Exception | str = "") -> None:
+def _end(kept: _Kept, why: Exception | Sentence | None = None) -> None:
     if kept.over.done():
         return
-    if isinstance(why, str):
-        kept.over.set_result(why)
-    else:
+    if isinstance(why, Exception):
         kept.over.set_exception(why)
+    else:
+        kept.over.set_result(why)

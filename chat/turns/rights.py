@@ -10,16 +10,23 @@ from chat.models import Conversation
 from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import SEPARATOR
 from core.errors import ProductError
+from core.sentences import Sentence
 from personas.models import Persona
 from personas.tools import WEB
 from projects.models import Project
 from workspace.models.version import version_now
 
-MODEL = "None of your groups may use this model any more, so the answer was stopped. What was written is kept."
-TOOLS = "None of your groups may use one of its tools any more, so the answer was stopped. What was written is kept."
-TASKS = "None of your groups may let models work through tasks any more, so this was stopped. What was written is kept."
-PERSONA = "This persona is not shared with you any more, so the answer was stopped. What was written is kept."
-PROJECT = "You are not in this project any more, so the answer was stopped. What was written is kept."
+MODEL = Sentence(
+    "None of your groups may use this model any more, so the answer was stopped. What was written is kept."
+)
+TOOLS = Sentence(
+    "None of your groups may use one of its tools any more, so the answer was stopped. What was written is kept."
+)
+TASKS = Sentence(
+    "None of your groups may let models work through tasks any more, so this was stopped. What was written is kept."
+)
+PERSONA = Sentence("This persona is not shared with you any more, so the answer was stopped. What was written is kept.")
+PROJECT = Sentence("You are not in this project any more, so the answer was stopped. What was written is kept.")
 
 
 class Uses(NamedTuple):
@@ -57,7 +64,7 @@ def require_rights(context: TurnContext, conversation: Conversation) -> None:
         raise ProductError("right_lost", PERSONA, status=403)
 
 
-def lost(using: Mapping[UUID, Uses]) -> dict[UUID, str]:
+def lost(using: Mapping[UUID, Uses]) -> dict[UUID, Sentence]:
     """By turn, of those that may not go on, the sentence that says why.
 
     A query for the version of the workspace, one for all personas, and one for each that is shared with some people
@@ -68,7 +75,7 @@ def lost(using: Mapping[UUID, Uses]) -> dict[UUID, str]:
     return {turn: said for turn, uses in using.items() if (said := _lost(uses, version, personas))}
 
 
-def _lost(uses: Uses, version: UUID | None, personas: "set[tuple[UUID, UUID]]") -> str:
+def _lost(uses: Uses, version: UUID | None, personas: "set[tuple[UUID, UUID]]") -> Sentence | None:
     rights = rights_of(uses.user, version)
     if not rights.uses_model(uses.model):
         return MODEL
@@ -80,7 +87,7 @@ def _lost(uses: Uses, version: UUID | None, personas: "set[tuple[UUID, UUID]]") 
         return PERSONA
     if uses.project is not None and not Project.objects.visible_to(uses.user).filter(pk=uses.project).exists():
         return PROJECT
-    return ""
+    return None
 
 
 def _closed_personas(using: Mapping[UUID, Uses]) -> set[tuple[UUID, UUID]]:

@@ -44,6 +44,7 @@ from core.errors import ModelError, ProductError
 from core.logs import tracing
 from core.logs.context import knowing
 from core.logs.metrics import FIRST_TOKEN, STOPS, TOKENS, TURNS, WRITTEN
+from core.sentences import Sentence
 from llm import agent_loop
 from llm.learning import (
     check_truncation,
@@ -162,7 +163,7 @@ class _Run:
         self._asked: cache.SentPrompt | None = None
         self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
         self._of_others = 0  # messages that the turn had added before this model was asked
-        self._instead: list[str] = []  # sentences on why it is asked, and not the turn's own
+        self._instead: list[Sentence] = []  # sentences on why it is asked, and not the turn's own
         self._storing: list[asyncio.Task[None]] = []
         self._storing_order = asyncio.Lock()  # an older report must not come after a newer one
         self._counted: list[Count] = []  # of messages, not stored yet
@@ -212,7 +213,9 @@ class _Run:
     async def _ask(self) -> Ending:
         try:
             if self._claimed is None or self.turn.model is None:
-                sentence = "The model of this answer was removed or switched off. Choose another and try again."
+                sentence = Sentence(
+                    "The model of this answer was removed or switched off. Choose another and try again."
+                )
                 raise ProductError("model_gone", sentence)
             if self._why is not None and self._claimed.model != self.turn.model:
                 await self._fall_back(self.turn.model, self._claimed.model, self._why)
@@ -272,13 +275,13 @@ class _Run:
         thought = any(message.reasoning is not None for message in added)
         self._of_others, self._reminders = len(added), {}
         await self._fall_back(failed, model, why, thought=thought)
-        self.reports[-1]["notes"].append(self._instead[0])
+        self.reports[-1]["notes"].append(self._instead[0].dump())
 
     async def _fall_back(self, failed: Model, model: Model, why: ModelError, *, thought: bool = False) -> None:
-        self._why, self._instead = why, reports.fallen_back(failed.name, model.name, why.detail, thought=thought)
+        self._why, self._instead = why, reports.fallen_back(failed.name, model.name, why.sentence, thought=thought)
         await on_database(store.fall_back, self.turn, model, why.code)
         names = {"model": model.name, "instead_of": failed.name}
-        self.answer.emit(EventType.MODEL_FALLBACK, **names, code=why.code, detail=why.detail)
+        self.answer.emit(EventType.MODEL_FALLBACK, **names, code=why.code, detail=why.sentence.dump())
         self._news.set()
         searched = any(part.get("name") == SEARCH_GUIDANCE.name for part in self.answer.parts)
         await self._begin(await on_database(partial(context_of_turn, searched=searched), self.turn, model))
@@ -287,7 +290,7 @@ class _Run:
         if cycle.refused is not None and cycle.refused.unavailable:
             await self._next_model(cycle.refused, added)
         added = self._of_this_model(added)
-        refused = ""
+        refused: Sentence | None = None
         if cycle.refused is not None and cycle.refused.code in agent_loop.SMALLER_AGAIN:
             refused = await on_database(self._make_smaller, cycle.refused)
         made = await first_on_database(self._plan, self.context, cycle, added, refused)
@@ -334,7 +337,7 @@ class _Run:
         store.store_report(self.turn, calls)
         store_counts(counted)
 
-    def _make_smaller(self, refusal: ModelError) -> str:
+    def _make_smaller(self, refusal: ModelError) -> Sentence:
         """Plan with less from now on in this turn; return a sentence for the report.
 
         What a refusal proves is learnt for everybody. What it does not prove holds for this conversation alone.
@@ -362,7 +365,9 @@ class _Run:
         self._window_caps[model.pk] = self.context.window_cap
         return reports.refused_without_limit(before, self.context.window)
 
-    def _plan(self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message], refused: str = "") -> Made:
+    def _plan(
+        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message], refused: Sentence | None
+    ) -> Made:
         store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
         searched, web_unopened = builder.searches_of([c.name for each in added for c in each.tool_calls], context)
@@ -389,7 +394,7 @@ class _Run:
         before, other = self._prompts.get(context.model.pk), getattr(self.turn, "prompted", False)
         entry = cache.expected(asked, before, cache_rule(context.model), other_model=other or bool(self._prompts))
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
-        report["notes"] += self._instead
+        report["notes"] += [sentence.dump() for sentence in self._instead]
         store.note_asked(self.turn, [*self.reports, report])
         return planned, report, replace(request, previous_answer=before.answer if before is not None else "")
 
@@ -458,11 +463,11 @@ class _Run:
         charge = Charge(place, ModelCall.Purpose.CITATIONS, place.owner_id, token=self.turn.token_id)
         find = partial(check, place, answer.parts, answer.sources)
         found, note = await checked(find, charge, self.context.texts, named)
-        self.reports[-1]["notes"] += [note] if note else []
+        self.reports[-1]["notes"] += [note.dump()] if note else []
         for each in found:
             self.answer.emit(EventType.CITATION_CHECK, part=each.part, checked=each.checked, doubts=each.doubts)
         if doubts := sum(len(each.doubts) for each in found):
-            self.reports[-1]["notes"].append(reports.doubted(doubts, sum(each.checked for each in found)))
+            self.reports[-1]["notes"].append(reports.doubted(doubts, sum(each.checked for each in found)).dump())
 
     def _store_end(self, ending: Ending) -> str | None:
         """The state of the conversation; None when somebody else has ended the turn."""
@@ -534,10 +539,10 @@ class _Run:
         if allocated is not None and allocated.window is not None:
             self._served = allocated, sent.total
         if isinstance(seen, Truncation):
-            report["unread"], report["notice"] = seen.missing, reports.truncated(seen)
+            report["unread"], report["notice"] = seen.missing, reports.truncated(seen).dump()
             report["notes"].append(report["notice"])
         elif isinstance(seen, TruncationSuspicion) and await on_database(self._first_suspicion):
-            report["notice"] = reports.suspected(seen)
+            report["notice"] = reports.suspected(seen).dump()
             report["notes"].append(report["notice"])
 
     def _first_suspicion(self) -> bool:

@@ -27,6 +27,7 @@ from chat.realtime.events import EventType
 from chat.turns.line import left_behind
 from core.background import silent, unclaimed
 from core.errors import ModelError, ProductError
+from core.sentences import NO_SENTENCE, Sentence
 from llm import tokens
 from llm.models import Model, Provider
 from llm.types.model_call import Message as LoopMessage
@@ -40,7 +41,7 @@ class Ending:
 
     status: str
     code: str = ""
-    detail: str = ""
+    detail: Sentence = NO_SENTENCE
     retryable: bool = False
 
 
@@ -49,13 +50,15 @@ NO_CACHE = {"expected": 0}  # of reports of earlier versions
 INTERRUPTED = Ending(
     Turn.Status.INTERRUPTED,
     "interrupted",
-    "The answer was cut off because the server stopped. What was written is kept; try again to get a whole one.",
+    Sentence(
+        "The answer was cut off because the server stopped. What was written is kept; try again to get a whole one."
+    ),
     retryable=True,
 )
 UNEXPECTED = Ending(
     Turn.Status.FAILED,
     "internal_error",
-    "Something went wrong on the server while answering. Try again; if it happens again, tell your admin.",
+    Sentence("Something went wrong on the server while answering. Try again; if it happens again, tell your admin."),
     retryable=True,
 )
 
@@ -64,23 +67,25 @@ def of_empty_answer(finish_reason: str, finish_detail: str = "") -> Ending:
     """How a turn ends whose model has written nothing. `finish_detail`: the provider's word for a reason not known."""
     match finish_reason:
         case "refusal":
-            code, detail = "model_declined", "The model declined to answer this. Ask in other words, or another model."
+            code = "model_declined"
+            detail = Sentence("The model declined to answer this. Ask in other words, or another model.")
         case "content_filter":
-            code, detail = (
-                "content_filtered",
-                "The provider's content filter let nothing of the answer through. Rephrase.",
-            )
+            code = "content_filtered"
+            detail = Sentence("The provider's content filter let nothing of the answer through. Rephrase.")
         case "length" | "context_window":
             code = "empty_answer"
-            detail = (
+            detail = Sentence(
                 "The model used up its answer before its first word, as models do that think long. Try again with less "
                 "effort, or ask an administrator to allow longer answers."
             )
         case "other":
             code = "empty_answer"
-            detail = f"The model wrote nothing: its provider ended the answer with “{finish_detail}”. Try again."
+            detail = Sentence(
+                "The model wrote nothing: its provider ended the answer with “{finish_detail}”. Try again.",
+                finish_detail=finish_detail,
+            )
         case _:
-            code, detail = "empty_answer", "The model finished without writing anything. Try again."
+            code, detail = "empty_answer", Sentence("The model finished without writing anything. Try again.")
     return Ending(Turn.Status.FAILED, code, detail, retryable=True)
 
 
@@ -90,10 +95,15 @@ def of_error(error: ProductError, why: ModelError | None, model: str) -> Ending:
     Where the prompt cannot be made for that one, the model that was chosen is still worth waiting for.
     """
     if why is None or not model or isinstance(error, ModelError):
-        return Ending(Turn.Status.FAILED, error.code, error.detail, getattr(error, "retryable", True))
-    reason, problem = why.detail, error.detail
+        return Ending(Turn.Status.FAILED, error.code, error.sentence, getattr(error, "retryable", True))
+    reason, problem = why.sentence, error.sentence
     return Ending(
-        Turn.Status.FAILED, why.code, f"{reason} “{model}” cannot take its place (“{problem}”).", retryable=True
+        Turn.Status.FAILED,
+        why.code,
+        Sentence(
+            "{reason} “{model}” cannot take its place (“{problem}”).", reason=reason, model=model, problem=problem
+        ),
+        retryable=True,
     )
 
 
@@ -105,7 +115,12 @@ def last_event(
         return EventType.RUN_FINISHED, {"usage": usage, "finish": finish, "finish_detail": finish_detail}
     if ending.status == Turn.Status.STOPPED:
         return EventType.RUN_STOPPED, {}
-    payload = {"code": ending.code, "detail": ending.detail, "status": ending.status, "retryable": ending.retryable}
+    payload = {
+        "code": ending.code,
+        "detail": ending.detail.dump(),
+        "status": ending.status,
+        "retryable": ending.retryable,
+    }
     return EventType.RUN_ERROR, payload
 
 
@@ -219,7 +234,7 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
         "parts": storable(outcome.parts),
         "status": ending.status,
         "error_code": ending.code,
-        "error_detail": ending.detail,
+        "error_detail": storable(ending.detail.dump()),
     }
     asked = [
         LastPrompt(

@@ -31,6 +31,7 @@ from core.background import TURNS
 from core.errors import NotFound, ProductError
 from core.logs.context import known
 from core.requests import get_or_404
+from core.sentences import Sentence
 from files.models import File
 from llm.models import Effort, Model
 from personas.services import one_of
@@ -87,7 +88,11 @@ def text_of(ask: Ask) -> str:
     if len(text) > MAX_TEXT:
         raise ProductError(
             "message_too_long",
-            f"The message has {len(text):,} characters; the most is {MAX_TEXT:,}. Upload it as a file instead.",
+            Sentence(
+                "The message has {text} characters; the most is {max_text}. Upload it as a file instead.",
+                text=len(text),
+                max_text=MAX_TEXT,
+            ),
             status=413,
         )
     return text
@@ -215,14 +220,24 @@ def check_effort(effort: str | None, models: Sequence[Model] = ()) -> None:
     if not effort:
         return
     if effort not in Effort.values:
-        raise ProductError("bad_effort", f"“effort” is one of {', '.join(Effort.values)}, or empty.")
+        raise ProductError(
+            "bad_effort", Sentence("“effort” is one of {values}, or empty.", values=", ".join(Effort.values))
+        )
     if models and not any(effort in model.offered_efforts for model in models):
         offered = ", ".join(models[0].offered_efforts)
         raise ProductError(
             "effort_not_offered",
-            f"{models[0].name} takes the efforts of reasoning {offered}, not {effort}. Choose one of them, or none."
+            Sentence(
+                "{name} takes the efforts of reasoning {offered}, not {effort}. Choose one of them, or none.",
+                name=models[0].name,
+                offered=offered,
+                effort=effort,
+            )
             if offered
-            else f"{models[0].name} cannot be told how long to reason. Leave the effort out, or choose another model.",
+            else Sentence(
+                "{name} cannot be told how long to reason. Leave the effort out, or choose another model.",
+                name=models[0].name,
+            ),
         )
 
 
@@ -298,7 +313,9 @@ def models_of(conversation: Conversation, chosen: Sequence[UUID], version: UUID 
     if not chosen:
         return [one_of(usable, scope_of(conversation).persona)]
     if len(chosen) > MAX_MODELS:
-        raise ProductError("too_many_models", f"At most {MAX_MODELS} models can answer side by side.")
+        raise ProductError(
+            "too_many_models", Sentence("At most {max_models} models can answer side by side.", max_models=MAX_MODELS)
+        )
     found = {model.pk: model for model in usable}
     if any(pk not in found for pk in chosen):
         raise NotFound("model")

@@ -49,7 +49,7 @@ def edit(request: Request, message: Message) -> HttpResponse:
             key=request.POST.get("key", "")[:100] or None,
         )
     except ProductError as error:
-        problem = {"code": error.code, "detail": error.detail}
+        problem = error
         return _form(request, message, error.status, problem=problem, draft=request.POST.get("text", ""))
     return redirect("chat:conversation", message.conversation_id)
 

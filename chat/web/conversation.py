@@ -337,7 +337,7 @@ def _refused(request: Request, found: Conversation | None, error: ProductError) 
     """Without scripts the page comes again with the problem and the draft; with them the draft never left the page."""
     if request.htmx:
         raise error
-    problem = {"code": error.code, "detail": error.detail}
+    problem = error
     response = page(request, found, error.status, problem=problem, draft=request.POST.get("text", ""))
     return with_headers(response, error)
 

@@ -19,6 +19,7 @@ from chat.prompts.turn_context import base_context
 from chat.prompts.wording import too_long
 from chat.web.conversation import asked_scope
 from core.requests import identifier
+from core.sentences import Sentence
 from files.index.ledger import Payer
 from files.index.search import Result, passages, search_many
 from files.models import File
@@ -42,7 +43,7 @@ class FileMatches(NamedTuple):
     """Files, each with the passage that a search found in it; `notes` are those of the search."""
 
     files: list[tuple[File, Result | None]]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Sentence, ...] = ()
 
 
 @require_GET

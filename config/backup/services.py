@@ -53,7 +53,7 @@ def back_up(target: Path, say: Say) -> None:
     server = postgres.server_major()
     program = postgres.find_program("pg_dump", server)
     if warning := make_target(target):
-        say(warning)
+        say(warning.english)
     before = target / MANIFEST
     say(f"{objects.copy_out(target / 'objects'):,} objects are copied.")
     own = str(uuid4())

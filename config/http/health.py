@@ -16,6 +16,7 @@ from core import background
 from core.errors import ProductError
 from core.permissions import signed_out
 from core.requests import awaits_fragment
+from core.sentences import Sentence
 from workspace.models.settings import workspace_as_last_read
 
 
@@ -61,7 +62,7 @@ def _redis_and_workers() -> tuple[str, str]:
 
 def not_found(request: HttpRequest, exception: Any) -> HttpResponse:
     if is_api(request.path):
-        detail = "There is nothing at this address. The API is described at /api/docs/."
+        detail = Sentence("There is nothing at this address. The API is described at /api/docs/.")
         return json_problem(request, ProductError("not_found", detail, status=404))
     return render(request, "404.html", status=404)
 
@@ -70,7 +71,9 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Return the page that says it was open too long, or for a script the sentence that says so."""
     if not awaits_fragment(request):
         return render(request, "403_csrf.html", status=403)
-    sentence = "This page was open too long. What you have written is kept here; reload the page and send it again."
+    sentence = Sentence(
+        "This page was open too long. What you have written is kept here; reload the page and send it again."
+    )
     error = ProductError("csrf_failed", sentence, status=403) if request.user.is_authenticated else signed_out()
     return page_problem(cast("Request", request), error)
 
@@ -85,7 +88,10 @@ def failed(request: HttpRequest) -> HttpResponse:
         number = getattr(request, "request_id", "")
         if not (is_api(request.path) or awaits_fragment(request)):
             return HttpResponseServerError(render_to_string("500.html", {"request_id": number}))
-        detail = f"Something went wrong here. If it happens again, tell your administrator the number {number}."
+        detail = Sentence(
+            "Something went wrong here. If it happens again, tell your administrator the number {number}.",
+            number=number,
+        )
         error = ProductError("internal_error", detail, status=500)
     # To look again, for the page that says so, would wait as long again.
     request.user, request.workspace = AnonymousUser(), workspace_as_last_read()  # type: ignore[attr-defined]

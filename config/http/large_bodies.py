@@ -15,6 +15,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 from core.errors import ProductError
+from core.sentences import Sentence
 
 LARGE = 250_000  # bytes
 AT_ONCE = 3  # of a process
@@ -54,6 +55,6 @@ class LargeBodies:
                     place = held.enter_context(ExitStack())
                     place.callback(self._all.release)
             except TimeoutError as error:
-                detail = "Other large requests are being worked on. Send this one again in a few seconds."
+                detail = Sentence("Other large requests are being worked on. Send this one again in a few seconds.")
                 raise ProductError("busy", detail, status=503, retry_after=5) from error
             yield Turn(held.close, place.close)

@@ -33,6 +33,7 @@ from core.errors import ProductError
 from core.logs import tracing
 from core.logs.context import learn
 from core.logs.metrics import REQUESTS
+from core.sentences import Sentence
 from workspace.models import Workspace
 from workspace.models.settings import workspace_of
 
@@ -242,7 +243,9 @@ class ProductErrorMiddleware:
         response = self.get_response(request)
         if not (isinstance(response, HttpResponseNotAllowed) and problems.is_api(request.path)):
             return response
-        error = ProductError("method_not_allowed", f'Method "{request.method}" not allowed.', status=405)
+        error = ProductError(
+            "method_not_allowed", Sentence('Method "{method}" not allowed.', method=str(request.method)), status=405
+        )
         told = problems.json_problem(request, error)
         told["Allow"] = response["Allow"]
         return told
@@ -252,7 +255,7 @@ class ProductErrorMiddleware:
         if isinstance(exception, ProductError):
             return problems.respond(request, exception)
         if problems.is_api(request.path) and not settings.DEBUG:
-            detail = (
+            detail = Sentence(
                 "Something went wrong on the server. Try again; if it happens again, tell your admin the request id."
             )
             logger.error("request %s failed", request.request_id, exc_info=exception)

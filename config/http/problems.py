@@ -17,9 +17,9 @@ from redis.exceptions import RedisError
 from rest_framework.response import Response
 
 from chat.openai_api.errors import refusal
-from core.errors import ProductError, shortened
-from core.i18n import translated
+from core.errors import ProductError
 from core.requests import awaits_fragment, with_headers
+from core.sentences import Sentence, shortened
 
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
@@ -56,13 +56,18 @@ class Request(HttpRequest):
 
 
 def problem(
-    request: HttpRequest, status: int, code: str, detail: str, errors: list[dict[str, Any]] | None = None, **extra: Any
+    request: HttpRequest,
+    status: int,
+    code: str,
+    detail: Sentence | str,
+    errors: list[dict[str, Any]] | None = None,
+    **extra: Any,
 ) -> dict[str, Any]:
     return {
         "type": "about:blank",
         "title": gettext(TITLES.get(status, _("Error"))),
         "status": status,
-        "detail": translated(detail),
+        "detail": str(detail),
         "code": code,
         "errors": errors or [],
         "request_id": getattr(request, "request_id", ""),
@@ -75,20 +80,26 @@ def foreseen(exception: Exception) -> Exception:
     reached; any other exception as it is."""
     if isinstance(exception, RequestDataTooBig):
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1_048_576
-        return ProductError("too_large", f"The request is larger than {limit} MiB. Send less at once.", status=413)
+        return ProductError(
+            "too_large", Sentence("The request is larger than {limit} MiB. Send less at once.", limit=limit), status=413
+        )
     if isinstance(exception, TooManyFieldsSent | TooManyFilesSent):
         fields, files = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS, settings.DATA_UPLOAD_MAX_NUMBER_FILES
-        detail = f"The form has too many parts: {fields:,} fields and {files:,} files may be sent. Send fewer at once."
+        detail = Sentence(
+            "The form has too many parts: {fields} fields and {files} files may be sent. Send fewer at once.",
+            fields=fields,
+            files=files,
+        )
         return ProductError("too_many_parts", detail, status=413)
     if isinstance(exception, SuspiciousOperation):
         return ProductError("bad_request", "This is not a valid request. Mend the program that sent it.")
     if isinstance(exception, RecursionError) and "decoding a JSON" in str(exception):
         return ProductError("parse_error", "The JSON is nested too deeply. Send it flatter.")
     if isinstance(exception, RedisError):
-        detail = "The server cannot reach Redis, which it needs for this. Try again in a few seconds."
+        detail = Sentence("The server cannot reach Redis, which it needs for this. Try again in a few seconds.")
         return ProductError("unavailable", detail, status=503, retry_after=5)
     if isinstance(exception, OperationalError) and _is_disconnected(exception.__cause__):
-        detail = "The server has too much to do, or cannot reach its database. Try again in a few seconds."
+        detail = Sentence("The server has too much to do, or cannot reach its database. Try again in a few seconds.")
         return ProductError("unavailable", detail, status=503, retry_after=5)
     return exception
 
@@ -101,13 +112,13 @@ def _is_disconnected(cause: BaseException | None) -> bool:
 def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
     if request.path.startswith("/v1/"):
         return refusal(error)
-    body = problem(request, error.status, error.code, error.detail, **error.extra)
+    body = problem(request, error.status, error.code, error.sentence, **error.extra)
     return JsonResponse(body, status=error.status, content_type=MEDIA_TYPE, headers=error.headers)
 
 
 def page_problem(request: Request, error: ProductError) -> HttpResponse:
     """Return a page, or for a script a fragment that goes where problems are shown; the text on the page stays."""
-    context = {"code": error.code, "detail": error.detail, "title": gettext(TITLES.get(error.status, _("Error")))}
+    context = {"code": error.code, "detail": error.sentence, "title": gettext(TITLES.get(error.status, _("Error")))}
     if awaits_fragment(request):
         response = render(request, "ui/_problem.html", context, status=error.status)
         response["HX-Retarget"], response["HX-Reswap"] = "#problem", "innerHTML"
@@ -127,7 +138,7 @@ def handle(exception: Exception, context: dict[str, Any]) -> Response | None:
     """Django REST framework's exception handler. None (a 500 by Django) for what nobody foresaw."""
     request, exception = context["request"], foreseen(exception)
     if isinstance(exception, ProductError):
-        body = problem(request, exception.status, exception.code, exception.detail, **exception.extra)
+        body = problem(request, exception.status, exception.code, exception.sentence, **exception.extra)
         return Response(body, status=exception.status, headers=exception.headers, content_type=MEDIA_TYPE)
     response = exception_handler(exception, cast("ExceptionHandlerContext", context))
     if response is None:
@@ -137,7 +148,7 @@ def handle(exception: Exception, context: dict[str, Any]) -> Response | None:
     code = "invalid" if invalid else errors[0]["code"]
     for error in errors:
         # Django REST framework repeats what was sent: a choice, an id, the name of a member.
-        error["detail"] = translated(shortened(error["detail"], LONGEST_ECHO))
+        error["detail"] = shortened(error["detail"], LONGEST_ECHO)
         error["attr"] = error["attr"] and shortened(error["attr"], LONGEST_NAME)
     detail = "; ".join(f"{error['attr']}: {error['detail']}" if error["attr"] else error["detail"] for error in errors)
     headers = {name: value for name, value in response.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")}

@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
+from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
 from io import SEEK_END, BytesIO
@@ -51,6 +52,7 @@ from core.logs.lines import without_secrets
 from core.net.bearer import bearer_token
 from core.outside import before_waits
 from core.requests import SETTLED
+from core.sentences import Sentence
 from files.index.embedders import embed_elsewhere
 
 logger = logging.getLogger(__name__)
@@ -189,7 +191,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         except Exception as error:
             logger.warning("nobody could be looked up, so a body is refused: %s", error)
             if not self.complete:
-                detail = "This cannot be taken now. Try again in a minute."
+                detail = Sentence("This cannot be taken now. Try again in a minute.")
                 self._refuse(ProductError("unavailable", detail, status=503, retry_after=60))
         finally:
             self.looking = False
@@ -197,7 +199,9 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
 
     def _admit(self, user_id: UUID | None, size: int) -> None:
         if user_id is None:
-            detail = "This is more than can be sent without signing in. Sign in, or send a token that has not ended."
+            detail = Sentence(
+                "This is more than can be sent without signing in. Sign in, or send a token that has not ended."
+            )
             self._refuse(ProductError("not_authenticated", detail, status=401))
             return
         self.upload = self._view() in UPLOADS
@@ -206,7 +210,10 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         if max(size, self.received) > self.most:
             self._refuse(self._too_large())
         elif self.upload and self.server.uploading[user_id] >= settings.UPLOADS_AT_ONCE:
-            detail = f"{settings.UPLOADS_AT_ONCE} uploads of yours are under way. Wait until one of them is done."
+            detail = Sentence(
+                "{uploads_at_once} uploads of yours are under way. Wait until one of them is done.",
+                uploads_at_once=settings.UPLOADS_AT_ONCE,
+            )
             self._refuse(ProductError("too_many_uploads", detail, status=429, retry_after=10))
         elif self.upload:
             self.uploader = user_id
@@ -228,11 +235,14 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
 
     def _too_large(self) -> ProductError:
         if self.upload:
-            most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f}"
-            detail = f"This is larger than {most} MB, the most that can be uploaded. Split it and upload the parts."
+            detail = Sentence(
+                "This is larger than {most} MB, the most that can be uploaded. Split it and upload the parts.",
+                most=round(settings.MAX_UPLOAD_BYTES / 1_000_000),
+            )
             return ProductError("file_too_large", detail, status=413)
-        detail = (
-            f"This is larger than {self.most / 1_000_000:,.1f} MB, the most that can be sent here. Send less at once."
+        detail = Sentence(
+            "This is larger than {most} MB, the most that can be sent here. Send less at once.",
+            most=Decimal(f"{self.most / 1_000_000:.1f}"),
         )
         return ProductError("too_large", detail, status=413)
 
@@ -293,19 +303,24 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         if len(first) <= self.totalHeadersSize // 2:
             self._refuse_headers()
             return
-        detail = f"The address is too long: all headers may have {self.totalHeadersSize:,} bytes with it. Shorten it."
+        detail = Sentence(
+            "The address is too long: all headers may have {totalheaderssize} bytes with it. Shorten it.",
+            totalheaderssize=self.totalHeadersSize,
+        )
         self._refuse_head(ProductError("address_too_long", detail, status=414), first)
 
     def _refuse_headers(self) -> None:
-        detail = (
-            f"The headers are too long: {self.maxHeaders} headers and {self.totalHeadersSize:,} bytes with the address"
-            " may be sent. Delete this site's cookies, or send fewer headers."
+        detail = Sentence(
+            "The headers are too long: {maxheaders} headers and {totalheaderssize} bytes with the address"
+            " may be sent. Delete this site's cookies, or send fewer headers.",
+            maxheaders=self.maxHeaders,
+            totalheaderssize=self.totalHeadersSize,
         )
         self._refuse_head(ProductError("headers_too_long", detail, status=431), self._first_line())
 
     def _respondToBadRequestAndDisconnect(self) -> None:
         """Twisted's own answer has no sentence."""
-        detail = "This is not a valid HTTP request. Mend the program that sent it."
+        detail = Sentence("This is not a valid HTTP request. Mend the program that sent it.")
         self._refuse_head(ProductError("bad_request", detail, status=400), self._first_line())
 
     def _first_line(self) -> bytes:
@@ -370,7 +385,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
 
     def timeoutConnection(self) -> None:
         if self.requests:
-            detail = "The request did not come in time. Send it again, faster or in smaller parts."
+            detail = Sentence("The request did not come in time. Send it again, faster or in smaller parts.")
             self.refuse(ProductError("too_slow", detail, status=408))
         self.transport.loseConnection()
 
@@ -637,7 +652,7 @@ def _refusal(path: str, error: ProductError) -> HttpResponse:
     if problems.is_api(path):
         response: HttpResponse = problems.json_problem(request, error)
     else:
-        context = {"code": error.code, "detail": error.detail}
+        context = {"code": error.code, "detail": error.sentence}
         response = HttpResponse(render_to_string("ui/_problem.html", context), status=error.status)
     response["Content-Length"] = str(len(response.content))
     response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]

@@ -23,7 +23,6 @@ from contrib.ag_ui import run_input, start_run
 from contrib.ag_ui.translation import Head, Translation
 from core.api.idempotency import key_of
 from core.api.streams import EVENT_STREAM, JSON_OR_EVENTS
-from core.i18n import translated
 
 logger = logging.getLogger(__name__)
 
@@ -81,4 +80,4 @@ async def _lines(translation: Translation, turn: Turn, after_seq: int, language:
     except Exception:
         logger.exception("the AG-UI stream of turn %s broke off", turn.pk)
         with override(language):
-            yield encode(RunErrorEvent(message=translated(UNEXPECTED.detail), code=UNEXPECTED.code))
+            yield encode(RunErrorEvent(message=str(UNEXPECTED.detail), code=UNEXPECTED.code))

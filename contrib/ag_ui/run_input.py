@@ -17,6 +17,7 @@ from rest_framework import serializers
 from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
 from chat.turns.submit import LONGEST_EFFORT
 from core.errors import ProductError
+from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
 
 MAX_MESSAGES = 5_000  # of one request; a new thread stores them all
@@ -136,20 +137,26 @@ def _require_bounded(body: Any) -> None:
     if isinstance(body, dict):
         rest = {name: value for name, value in body.items() if name != "messages" and name not in OWN_DATA}
         if len(json.dumps(rest, ensure_ascii=False)) > MAX_CHARACTERS:
-            sentence = f"“context”, “tools” and the like have more than {MAX_CHARACTERS:,} characters. Shorten them."
+            sentence = Sentence(
+                "“context”, “tools” and the like have more than {most} characters. Shorten them.", most=MAX_CHARACTERS
+            )
             raise ProductError("input_too_long", sentence, status=413)
     messages = body.get("messages") if isinstance(body, dict) else None
     if not isinstance(messages, list):
         return  # which the protocol's own check refuses
     if len(messages) > MAX_MESSAGES:
-        sentence = (
-            f"“messages” has {len(messages):,} messages, and {MAX_MESSAGES:,} are the most. Leave out the oldest."
+        sentence = Sentence(
+            "“messages” has {messages} messages, and {max_messages} are the most. Leave out the oldest.",
+            messages=len(messages),
+            max_messages=MAX_MESSAGES,
         )
         raise ProductError("too_many_messages", sentence, status=413)
     characters = len(json.dumps(messages, ensure_ascii=False))
     if characters > MAX_CHARACTERS:
-        sentence = (
-            f"“messages” has {characters:,} characters, and {MAX_CHARACTERS:,} are the most. Leave out the oldest."
+        sentence = Sentence(
+            "“messages” has {characters} characters, and {max_characters} are the most. Leave out the oldest.",
+            characters=characters,
+            max_characters=MAX_CHARACTERS,
         )
         raise ProductError("messages_too_long", sentence, status=413)
 
@@ -218,7 +225,9 @@ def _instructions(given: agui.RunAgentInput) -> str:
 
 def _tools(given: list[agui.Tool]) -> tuple[ToolDefinition, ...]:
     if len(given) > MAX_TOOLS or len({tool.name for tool in given}) < len(given):
-        raise ProductError("bad_tools", f"“tools” are at most {MAX_TOOLS}, each with a name of its own.")
+        raise ProductError(
+            "bad_tools", Sentence("“tools” are at most {max_tools}, each with a name of its own.", max_tools=MAX_TOOLS)
+        )
     return tuple(_tool(tool) for tool in given)
 
 
@@ -226,7 +235,9 @@ def _tool(tool: agui.Tool) -> ToolDefinition:
     if not TOOL_NAME.fullmatch(tool.name):
         raise ProductError("bad_tools", "A tool's name has 1 to 64 letters, digits, hyphens and underscores.")
     if not isinstance(tool.parameters or {}, dict):
-        raise ProductError("bad_tools", f"“parameters” of the tool {tool.name} must be a JSON schema.")
+        raise ProductError(
+            "bad_tools", Sentence("“parameters” of the tool {name} must be a JSON schema.", name=tool.name)
+        )
     return ToolDefinition(tool.name, tool.description, tool.parameters or NO_PARAMETERS)
 
 

@@ -18,6 +18,7 @@ from chat.turns.services import decide_call
 from chat.turns.submit import Ask, begin_answers, check_effort, models_of, remember_effort, turns_of_key
 from contrib.ag_ui.run_input import Decision, Said, Wanted
 from core.errors import NotFound, ProductError
+from core.sentences import Sentence
 
 NOT_RUN = "This call was not run."
 DECIDED = ("already_decided", "not_waiting")  # then the rest of the answer says what became of the call
@@ -93,7 +94,9 @@ def _begin_with(conversation: Conversation, earlier: Sequence[Said]) -> None:
 def _require_tools(conversation: Conversation, wanted: Wanted, models: list[UUID]) -> None:
     [model] = models_of(conversation, models)
     if wanted.options.tools and not model.tools:
-        sentence = f"{model.name} cannot call tools. Leave “tools” out, or ask an admin to switch them on for it."
+        sentence = Sentence(
+            "{name} cannot call tools. Leave “tools” out, or ask an admin to switch them on for it.", name=model.name
+        )
         raise ProductError("tools_missing", sentence)
 
 
@@ -134,7 +137,9 @@ def _take_results(locked: Conversation, wanted: Wanted) -> Turn | None:
     if not waiting or len(missing) == len(waiting):
         return None
     if missing:
-        sentence = f"Send the result of every call that waits for one; missing: {', '.join(missing)}."
+        sentence = Sentence(
+            "Send the result of every call that waits for one; missing: {missing}.", missing=", ".join(missing)
+        )
         raise ProductError("results_missing", sentence)
     for call in open_calls:
         text, error = wanted.results[waiting[call["id"]]] if call["id"] in waiting else (NOT_RUN, True)

@@ -20,7 +20,6 @@ from chat.turns.store import Ending, last_event
 from contrib.ag_ui.run_input import Interrupted
 from contrib.ag_ui.start_run import NOT_RUN, call_id
 from contrib.ag_ui.transcript import Transcript
-from core.i18n import translated
 
 ANSWER_SCHEMA = {
     "type": "object",
@@ -153,7 +152,7 @@ class Translation:
         if rest := part["arguments"][known:]:
             yield {"type": EventType.TOOL_CALL_ARGS, "call": part["id"], "delta": rest}
         if "label" in part:
-            yield {"type": EventType.TOOL_CALL_END, "call": part["id"], "label": translated(part["label"])}
+            yield {"type": EventType.TOOL_CALL_END, "call": part["id"], "label": part["label"]}
 
     def _turn(self, event: Wire) -> Events:
         head = self.head

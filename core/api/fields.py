@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.serializers import BaseSerializer
 
-from core.i18n import translated
+from core.sentences import Sentence
 
 MOST_WRONG = 20  # members of one body that are refused by their names
 
@@ -19,8 +19,7 @@ class SentenceField(serializers.CharField):
     """What Python code has written for people, in the language of the request."""
 
     def to_representation(self, value: Any) -> str:
-        sentence = super().to_representation(value)
-        return translated(sentence) if sentence else ""
+        return str(value if isinstance(value, Sentence) else Sentence.load(value))
 
 
 class MoneyField(serializers.DecimalField):
@@ -39,9 +38,10 @@ class RelatedList(serializers.ManyRelatedField):
 
     def to_internal_value(self, data: Any) -> list[Any]:
         if isinstance(data, list) and len(data) > self.max_length:
-            raise serializers.ValidationError(
-                f"At most {self.max_length:,} can be named at once, not {len(data):,}.", code="max_length"
+            sentence = Sentence(
+                "At most {max_length} can be named at once, not {data}.", max_length=self.max_length, data=len(data)
             )
+            raise serializers.ValidationError(str(sentence), code="max_length")
         return list(super().to_internal_value(data))
 
 
@@ -63,9 +63,9 @@ class Strict(serializers.Serializer[Any]):
                 if len(wrong) == MOST_WRONG:
                     break  # a body may have half a million of them
                 if name in self.fields and name not in known:
-                    wrong[name] = ["This field cannot be set."]
+                    wrong[name] = [Sentence("This field cannot be set.")]
                 elif name not in known:
-                    wrong[name] = [f"There is no such field. The fields are: {', '.join(known)}."]
+                    wrong[name] = [Sentence("There is no such field. The fields are: {known}.", known=", ".join(known))]
         try:
             valid = super().to_internal_value(data)
         except serializers.ValidationError as error:

@@ -32,8 +32,8 @@ from core.api.idempotent_answer import IdempotentAnswer
 from core.api.streams import EVENT_STREAM
 from core.crypto import is_lost
 from core.errors import ProductError
-from core.i18n import translated
 from core.locks import try_lock
+from core.sentences import Sentence
 
 KEY_HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
@@ -65,7 +65,10 @@ def key_of(request: Request) -> str | None:
     key = request.headers.get(KEY_HEADER, "")
     if len(key) > LONGEST_KEY:
         raise ProductError(
-            "bad_idempotency_key", f"The Idempotency-Key is longer than {LONGEST_KEY} characters; send a UUID."
+            "bad_idempotency_key",
+            Sentence(
+                "The Idempotency-Key is longer than {longest_key} characters; send a UUID.", longest_key=LONGEST_KEY
+            ),
         )
     return key or None
 
@@ -76,9 +79,11 @@ class ShownOnce(Response):
     def __init__(self, data: Mapping[str, Any], once: str, *, what: str) -> None:
         super().__init__({**data, "left_out": ""}, status=201, headers={"Cache-Control": "no-store"})
         self.once = once
-        self.left_out = (
-            f"This repeats an answer that was given before. “{once}” was shown in that one only and is left out here. "
-            f"If it was lost, end this {what} and make another, with a new Idempotency-Key."
+        self.left_out = Sentence(
+            "This repeats an answer that was given before. “{once}” was shown in that one only and is left out here. "
+            "If it was lost, end this {what} and make another, with a new Idempotency-Key.",
+            once=once,
+            what=what,
         )
 
 
@@ -101,7 +106,7 @@ class Call:
         self._row.headers = {name: response[name] for name in KEPT_HEADERS if name in response}
         self._row.body = response.content.decode() if isinstance(response, HttpResponse) else ""
         if isinstance(response, ShownOnce):
-            told = {response.once: None, "left_out": translated(response.left_out)}
+            told = {response.once: None, "left_out": str(response.left_out)}
             self._row.body = json.dumps({**json.loads(self._row.body), **told})
         self._row.save()
 
@@ -114,7 +119,7 @@ def begin(user: AbstractUser, key: str, request: Request, new_each_time: Collect
     """
     call = _hash([key, str(request.method), request.path])
     if not try_lock(f"{user.pk}:{call}"):
-        sentence = "The first request with this Idempotency-Key is still running. Ask again in a moment."
+        sentence = Sentence("The first request with this Idempotency-Key is still running. Ask again in a moment.")
         raise ProductError("request_in_progress", sentence, status=409, retry_after=SOON)
     sent = _hash(_contents(request, new_each_time))
     earlier = IdempotentAnswer.objects.filter(user=user.pk, call=call).first()
@@ -123,12 +128,14 @@ def begin(user: AbstractUser, key: str, request: Request, new_each_time: Collect
             earlier.delete()
         return Call(IdempotentAnswer(user_id=user.pk, call=call, request=sent))
     if earlier.request != sent:
-        sentence = "This Idempotency-Key was used for another request here. Send a new key with a new request."
+        sentence = Sentence(
+            "This Idempotency-Key was used for another request here. Send a new key with a new request."
+        )
         raise ProductError("idempotency_key_reused", sentence, status=422)
     if EVENT_STREAM in (request.accepted_renderer.media_type, earlier.headers.get("Content-Type")):
         return Call(earlier)
     if is_lost(earlier.body):
-        sentence = (
+        sentence = Sentence(
             "This was done, but its answer can no longer be read, since the server's key has changed. See whether what "
             "it made is there; to do it once more, send a new Idempotency-Key."
         )

@@ -5,16 +5,22 @@ from collections.abc import Collection, Iterable
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.views import APIView
 
-from core.errors import ProductError, shortened
+from core.errors import ProductError
+from core.sentences import Sentence, shortened
 
 
 def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
     """Raise `unknown_parameter` for a parameter of the address's query that is none of `names`."""
     for name in query:
         if name not in names:
-            listed = f"The parameters are: {', '.join(sorted(names))}." if names else "It takes none."
+            listed = (
+                Sentence("The parameters are: {names}.", names=", ".join(sorted(names)))
+                if names
+                else Sentence("It takes none.")
+            )
             shown = shortened(name, 100)
-            raise ProductError("unknown_parameter", f"This address has no parameter “{shown}”. {listed}")
+            sentence = Sentence("This address has no parameter “{shown}”. {listed}", shown=shown, listed=listed)
+            raise ProductError("unknown_parameter", sentence)
 
 
 def query_names(view: APIView, method: str) -> set[str]:

@@ -17,6 +17,7 @@ from django.http import HttpResponseBase
 from redis.exceptions import RedisError
 
 from core.errors import ProductError
+from core.sentences import Sentence
 
 WINDOW = 60  # seconds
 
@@ -79,8 +80,13 @@ def require(allowance: Allowance | None, kind: str) -> None:
     if allowance is not None and allowance.exceeded:
         raise ProductError(
             "throttled",
-            f"These were more than {allowance.limit:,} calls of the kind “{kind}” within a minute, the most that are "
-            f"taken. Try again in {allowance.reset} s.",
+            Sentence(
+                "These were more than {limit} calls of the kind “{kind}” within a minute, the most that are "
+                "taken. Try again in {reset} s.",
+                limit=allowance.limit,
+                kind=kind,
+                reset=allowance.reset,
+            ),
             status=429,
             retry_after=allowance.reset,
         )

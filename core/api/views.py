@@ -17,10 +17,11 @@ from rest_framework.views import APIView
 from core.api.idempotency import KEY_HEADER, WRITES, Call, Replay, begin, key_of
 from core.api.parameters import query_names, refuse_unknown_query
 from core.api.rate_limit import Allowance, count, require
+from core.sentences import Sentence
 
 
-def missing_scope(scope: str) -> str:
-    return f"This token lacks the scope “{scope}”. Create one that has it on the settings page."
+def missing_scope(scope: str) -> Sentence:
+    return Sentence("This token lacks the scope “{scope}”. Create one that has it on the settings page.", scope=scope)
 
 
 @runtime_checkable
@@ -36,7 +37,7 @@ class HasScope(BasePermission):
     def has_permission(self, request: Request, view: APIView) -> bool:
         scope = view.scope_needed() if isinstance(view, ApiView) else None
         if scope is not None and isinstance(request.auth, ScopedToken) and scope not in request.auth.scopes:
-            self.message = missing_scope(scope)
+            self.message = str(missing_scope(scope))
             self.code = "missing_scope"
             return False
         return True

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from core.sentences import Sentence
+
 Network = IPv4Network | IPv6Network
 # Given a host and a port, its addresses as text; raises OSError for a name without any.
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -38,6 +40,10 @@ _lookups = ThreadPoolExecutor(max_workers=8, thread_name_prefix="lookup")
 
 class Refused(Exception):
     """What a tool does not do, or could not; the sentence is for the model and for people."""
+
+    def __init__(self, sentence: Sentence | str) -> None:
+        self.sentence = Sentence.of(sentence)
+        super().__init__(self.sentence.english)
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:

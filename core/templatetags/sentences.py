@@ -1,15 +1,21 @@
-"""`{{ file.error|translated }}`: a sentence that Python code wrote, in the reader's language; money; and numbers."""
+"""`{{ part.label|sentence }}`: a sentence that JSON holds, in the reader's language; money; and numbers."""
 
 from decimal import Decimal
 
 from django import template
 
 from core import i18n
+from core.sentences import Sentence
 
 register = template.Library()
-register.filter("translated", i18n.translated)
 register.filter("dollars", i18n.dollars)
 register.filter("percent_of", i18n.percent)
+
+
+@register.filter
+def sentence(stored: str | None) -> Sentence:
+    """A sentence as `Sentence.dump` has stored it in JSON. Rows have theirs in columns, which need no filter."""
+    return Sentence.load(stored or "")
 
 
 @register.filter

@@ -12,6 +12,7 @@ from core.background import submit
 from core.crypto import LOST, is_lost
 from core.errors import ModelError
 from core.outside import wait_outside
+from core.sentences import Sentence
 from files.index.embedding_queue import request_vectors
 from files.index.ledger import NOBODY, Payer, Read, written_down
 from files.index.vectors import Vector, unit
@@ -184,5 +185,9 @@ class _Remote:
         sizes = {vector.shape for vector in vectors}
         if sizes != {(self._dimensions,)}:
             size = next(iter(sizes))[0]
-            sentence = f"The embedder answers with {size} dimensions; its row says {self._dimensions}. Correct the row."
+            sentence = Sentence(
+                "The embedder answers with {size} dimensions; its row says {dimensions}. Correct the row.",
+                size=size,
+                dimensions=self._dimensions,
+            )
             raise ModelError("wrong_dimensions", sentence, retryable=False)

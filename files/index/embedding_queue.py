@@ -21,6 +21,7 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+from django.utils.translation import gettext_noop
 from redis.exceptions import RedisError
 
 from core.background import streams
@@ -37,9 +38,13 @@ PAUSE = 0.5  # seconds until Redis is tried again
 ANSWER_SECONDS = 30  # that an answer waits for its reader
 FAILED = "failed"
 SOON = 5  # seconds after which a refused call may be sent again
-AWAY = "The bundled embedder does not answer: no worker of background work is there, or it has too much to do."
-BROKEN = "The bundled embedder failed with these texts. The log of the worker of background work says why."
-BUSY = "Too many texts wait to be embedded at the moment. Try again in a few seconds."
+AWAY = gettext_noop(
+    "The bundled embedder does not answer: no worker of background work is there, or it has too much to do."
+)
+BROKEN = gettext_noop(
+    "The bundled embedder failed with these texts. The log of the worker of background work says why."
+)
+BUSY = gettext_noop("Too many texts wait to be embedded at the moment. Try again in a few seconds.")
 
 logger = logging.getLogger(__name__)
 

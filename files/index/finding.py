@@ -7,6 +7,7 @@ from dataclasses import replace
 from django.db.models import QuerySet
 
 from core.errors import ModelError
+from core.sentences import Sentence
 from files.index.ledger import NOBODY, Payer
 from files.index.reranking import Judgement, ordered_by, text_to_judge
 from files.index.search import SearchResult, search_many
@@ -32,7 +33,7 @@ def find_passages(
         judgement = ordered_by(reranker, queries[0], [text_to_judge(hit) for hit in judged], payer)
     except ModelError as error:
         log.warning("search in its first order, re-ranker %s: %s", reranker, error)
-        return SearchResult(hits[:limit], (*result.notes, _not_ordered(reranker.name, error.detail)))
+        return SearchResult(hits[:limit], (*result.notes, _not_ordered(reranker.name, error.sentence)))
     scored = [replace(hit, score=score) for hit, score in zip(judged, judgement.scores, strict=True)]
     scored.sort(key=lambda hit: -hit.score)  # of equals the first order stays
     others = [replace(hit, score=min(hit.score, scored[-1].score)) for hit in others]
@@ -40,12 +41,19 @@ def find_passages(
     return SearchResult([*scored, *others][:limit], (*result.notes, *notes))
 
 
-def _not_ordered(name: str, why: str) -> str:
-    return f"The re-ranker “{name}” did not order the passages (“{why}”), so they stand in the order of the search."
+def _not_ordered(name: str, why: Sentence) -> Sentence:
+    return Sentence(
+        "The re-ranker “{name}” did not order the passages (“{why}”), so they stand in the order of the search.",
+        name=name,
+        why=why,
+    )
 
 
-def _cut(name: str, judgement: Judgement) -> str:
-    return (
-        f"The re-ranker “{name}” judged {judgement.cut} of {len(judgement.scores)} passages by their first "
-        f"{judgement.longest} tokens alone."
+def _cut(name: str, judgement: Judgement) -> Sentence:
+    return Sentence(
+        "The re-ranker “{name}” judged {cut} of {scores} passages by their first {longest} tokens alone.",
+        name=name,
+        cut=judgement.cut,
+        scores=len(judgement.scores),
+        longest=judgement.longest,
     )

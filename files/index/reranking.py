@@ -26,6 +26,7 @@ from core.errors import ModelError
 from core.locks import lock
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
+from core.sentences import Sentence
 from files.index.ledger import NOBODY, Payer, written_down
 from files.index.search import Hit
 from files.models import Reranker
@@ -60,11 +61,11 @@ def ordered_by(reranker: Reranker, query: str, texts: list[str], payer: Payer) -
     if isinstance(kept, Judgement):
         return kept
     if kept is not None:
-        raise ModelError("reranker_failed", str(kept), retryable=True)
+        raise ModelError("reranker_failed", Sentence.load(kept), retryable=True)
     try:
         judgement = judge(reranker, query, texts, payer)
     except ModelError as error:
-        _remember(f"re-ranker:{of_row}", error.detail, LEFT_ALONE)
+        _remember(f"re-ranker:{of_row}", error.sentence.dump(), LEFT_ALONE)
         raise
     _remember(f"re-ranker:{of_texts}", judgement, KEPT)
     return judgement

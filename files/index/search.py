@@ -22,6 +22,7 @@ import numpy.typing as npt
 from django.db.models import QuerySet
 
 from core.errors import ModelError
+from core.sentences import Sentence
 from files.index import feedback, ranking
 from files.index.embedders import HURRIED, embed
 from files.index.language import UNSPACED_RUN
@@ -97,7 +98,7 @@ class SearchResult:
     """Passages, best first. `notes`: sentences for people about what an embedder or the re-ranker did not do."""
 
     hits: list[Hit]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Sentence, ...] = ()
 
 
 def search(*, query: str, files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> list[Hit]:
@@ -122,7 +123,7 @@ def search_many(
     scores: dict[int, float] = {}
     cosines: dict[int, float] = {}
     lexemes: dict[str, set[str]] = defaultdict(set)
-    failures: dict[str, None] = {}  # sentences, each once, in order
+    failures: dict[Sentence, None] = {}  # sentences, each once, in order
     for query in asked.queries:
         for language, found in query.words.items():
             lexemes[language].update(found)
@@ -139,7 +140,7 @@ def _cleaned(query: str) -> str:
 
 
 def _mixed(
-    query: Query, files: QuerySet[File], asked: Asked, payer: Payer, failures: dict[str, None]
+    query: Query, files: QuerySet[File], asked: Asked, payer: Payer, failures: dict[Sentence, None]
 ) -> dict[int, tuple[float, float]]:
     """(score, cosine) by chunk id, of the union of the two pools. Adds a sentence for each embedder that failed."""
     collection = asked.collection
@@ -179,7 +180,7 @@ class _Meaning:
 
 
 def _meanings(
-    query: str, files: QuerySet[File], asked: Asked, also: Sequence[int], payer: Payer, failures: dict[str, None]
+    query: str, files: QuerySet[File], asked: Asked, also: Sequence[int], payer: Payer, failures: dict[Sentence, None]
 ) -> list[_Meaning]:
     """Of the nearest chunks and of those in `also`, by embedder: while `reembed` is under way there are chunks of two,
     whose cosines do not compare."""
@@ -189,7 +190,7 @@ def _meanings(
             vector = embed(embedder, [query], payer, timeout=HURRIED)[0]
         except ModelError as error:
             log.warning("search by words only, embedder %s: %s", embedder, error)
-            failures[_by_words(embedder.name, error.detail)] = None
+            failures[_by_words(embedder.name, error.sentence)] = None
             continue
         if vector is None:
             continue
@@ -198,8 +199,12 @@ def _meanings(
     return found
 
 
-def _by_words(name: str, why: str) -> str:
-    return f"The embedder “{name}” did not answer (“{why}”), so the passages were found by their words alone."
+def _by_words(name: str, why: Sentence) -> Sentence:
+    return Sentence(
+        "The embedder “{name}” did not answer (“{why}”), so the passages were found by their words alone.",
+        name=name,
+        why=why,
+    )
 
 
 def _scores(bm25: ranking.Scores, meanings: Sequence[_Meaning]) -> dict[int, float]:

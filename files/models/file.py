@@ -12,6 +12,7 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import ways_of_sharing
 from core.crypto import EncryptedTextField
+from core.sentences import Sentence
 from llm.models import price, validate_base_url
 from llm.tokens import CATCH_ALL
 from readers.api import media_types
@@ -57,7 +58,7 @@ class File(models.Model):
 
     `pages` is the number of pages or slides, 0 where there are none; `width` and `height` (pixels) of images.
     `encoding` is the one a text was read in (Python's name), `chosen_encoding` the one that its owner said it has.
-    `error` is why reading failed, or notes on what was left out, one a line.
+    `error` is why reading failed, or notes on what was left out, one a line, as `Sentence.dump` makes them.
     `language` is PostgreSQL's text search configuration; `indexed_chunks` and `indexed_words` (with repetitions,
     without stop words) are what BM25 needs to know of the whole file. `chunker` is the version of
     `files.index.chunking` that made its chunks.
@@ -126,6 +127,16 @@ class File(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def problem(self) -> Sentence:
+        """Why reading failed."""
+        return Sentence.load(self.error)
+
+    @property
+    def notes(self) -> list[Sentence]:
+        """What was left out, or what goes on while it is read."""
+        return [Sentence.load(line) for line in self.error.splitlines()]
 
     @property
     def index_state(self) -> Index:

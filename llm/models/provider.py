@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q, TextChoices, Value
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
@@ -26,7 +27,7 @@ UNKNOWN_WINDOW = 4096  # tokens; small enough for every model in use, and the ad
 def validate_base_url(url: str) -> None:
     # Django's URLField would refuse http://ollama:11434/v1, the way one container calls another.
     if not is_http(url):
-        raise ValidationError("Begin with http:// or https:// and a host, as in http://127.0.0.1:11434/v1.")
+        raise ValidationError(gettext("Begin with http:// or https:// and a host, as in http://127.0.0.1:11434/v1."))
 
 
 class Provider(models.Model):
@@ -365,9 +366,9 @@ def validate_command(command: str) -> None:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise ValidationError("A quotation mark is not closed.") from error
+        raise ValidationError(gettext("A quotation mark is not closed.")) from error
     if not words:
-        raise ValidationError("Name the program to start.")
+        raise ValidationError(gettext("Name the program to start."))
 
 
 class ToolServer(models.Model):

@@ -7,6 +7,7 @@ from typing import Any
 from core.crypto import LOST, is_lost
 from core.errors import ModelError
 from core.net.url_safety import is_http
+from core.sentences import Sentence
 from llm.types.model_call import Allocated, ModelRequest, Provider, ReasoningState, Sampling, StepEvent
 
 SILENCE_TIMEOUT = 120.0  # seconds; a model on a slow processor may think that long before its first token
@@ -44,7 +45,7 @@ def create(protocol: str, *, base_url: str, api_key: str, silence_timeout: float
         raise ModelError("bad_credentials", "The API key holds characters no key has. Paste it anew.", retryable=False)
     url = base_url.strip() or DEFAULT_BASE_URLS[protocol]
     if not is_http(url):
-        sentence = "The provider's base URL must begin with http:// or https:// and a host. Correct it."
+        sentence = Sentence("The provider's base URL must begin with http:// or https:// and a host. Correct it.")
         raise ModelError("provider_unreachable", sentence, retryable=False)
     client: Provider = import_module(_MODULES[protocol]).Client(url, key, silence_timeout)
     return client

@@ -21,6 +21,7 @@ from yarl import URL
 from core.errors import ModelError
 from core.logs import tracing
 from core.net.fetch import system_tls
+from core.sentences import Sentence
 from llm.providers import errors
 
 CONNECT_TIMEOUT = 10.0  # seconds, of which are name, address, proxy and TLS
@@ -154,7 +155,10 @@ class Connection:
         proxy = proxy if "://" in proxy else f"http://{proxy}"
         if not proxy.startswith(("http://", "https://")):
             scheme = proxy.partition(":")[0]
-            sentence = f"The environment names a proxy of the kind {scheme}, which cannot be used. Name one for HTTP."
+            sentence = Sentence(
+                "The environment names a proxy of the kind {scheme}, which cannot be used. Name one for HTTP.",
+                scheme=scheme,
+            )
             raise ModelError("provider_unreachable", sentence, retryable=False)
         return proxy
 

@@ -13,7 +13,10 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from django.utils.translation import gettext_noop
+
 from core.errors import ModelError
+from core.sentences import Sentence
 from llm.providers.overflow import Overflow, known_overflow, overflow_by_numbers
 
 # Characters of a key that is cut out of what a provider says. Local servers have keys such as `x` or `none`, whose
@@ -119,24 +122,44 @@ _CODE_OF_TYPE = {
 _REFUSALS = (None, 400, 413, 422, 429)  # statuses of a request that is wrong or too much; None: within a stream
 _UNCLEAR = ("bad_model_request", "rate_limited", "provider_overloaded")  # codes that a number can make clearer
 _SENTENCES = {
-    "bad_credentials": "The provider refused the API key or what it may do. An administrator must check the key.",
-    "quota_exhausted": "The provider account has no credit left. An administrator must add credit or raise its limit.",
-    "model_not_found": "The provider does not offer this model. Choose another, or check its name and the base URL.",
-    "rate_limited": "The provider is receiving too many requests. Try again in a minute.",
-    "provider_overloaded": "The provider has a problem of its own or is overloaded. Try again in a minute.",
-    "provider_timeout": "The model did not answer in time. Try again, or choose another model.",
-    "provider_unreachable": "The model's provider cannot be reached. Check that it is running and its base URL.",
-    "context_too_long": "The prompt is longer than the model can read. Remove files or earlier messages.",
-    "too_many_images": "The model takes fewer images in one prompt. Leave some of them out, or choose another model.",
-    "content_filtered": "The provider's content filter refused the prompt. Rephrase your message or remove the file.",
-    "stream_cut": "The connection to the model broke off before the answer was complete. Try again.",
-    "malformed_stream": "The provider sent a broken answer. Try again; if it stays, check its kind and base URL.",
-    "bad_model_request": "The provider refused the request. Check the model's settings.",
-    "responses_only": "The provider offers this model with tools in its Responses protocol only. An administrator must "
-    "choose that protocol as the provider's kind.",
-    "reasoning_missing": "The provider wants its earlier reasoning back, which is not there any more. Start a new "
-    "conversation or choose another model.",
-    "reasoning_refused": "The provider did not take its earlier reasoning back. Try again.",
+    "bad_credentials": gettext_noop(
+        "The provider refused the API key or what it may do. An administrator must check the key."
+    ),
+    "quota_exhausted": gettext_noop(
+        "The provider account has no credit left. An administrator must add credit or raise its limit."
+    ),
+    "model_not_found": gettext_noop(
+        "The provider does not offer this model. Choose another, or check its name and the base URL."
+    ),
+    "rate_limited": gettext_noop("The provider is receiving too many requests. Try again in a minute."),
+    "provider_overloaded": gettext_noop(
+        "The provider has a problem of its own or is overloaded. Try again in a minute."
+    ),
+    "provider_timeout": gettext_noop("The model did not answer in time. Try again, or choose another model."),
+    "provider_unreachable": gettext_noop(
+        "The model's provider cannot be reached. Check that it is running and its base URL."
+    ),
+    "context_too_long": gettext_noop("The prompt is longer than the model can read. Remove files or earlier messages."),
+    "too_many_images": gettext_noop(
+        "The model takes fewer images in one prompt. Leave some of them out, or choose another model."
+    ),
+    "content_filtered": gettext_noop(
+        "The provider's content filter refused the prompt. Rephrase your message or remove the file."
+    ),
+    "stream_cut": gettext_noop("The connection to the model broke off before the answer was complete. Try again."),
+    "malformed_stream": gettext_noop(
+        "The provider sent a broken answer. Try again; if it stays, check its kind and base URL."
+    ),
+    "bad_model_request": gettext_noop("The provider refused the request. Check the model's settings."),
+    "responses_only": gettext_noop(
+        "The provider offers this model with tools in its Responses protocol only. An administrator must "
+        "choose that protocol as the provider's kind."
+    ),
+    "reasoning_missing": gettext_noop(
+        "The provider wants its earlier reasoning back, which is not there any more. Start a new "
+        "conversation or choose another model."
+    ),
+    "reasoning_refused": gettext_noop("The provider did not take its earlier reasoning back. Try again."),
 }
 _RETRYABLE = {
     "rate_limited",
@@ -172,7 +195,9 @@ def malformed() -> ModelError:
 
 def wrong_endpoint() -> ModelError:
     """For an answer with status 200 that no model gave: a web page, for example."""
-    sentence = "What answers at the provider's base URL is not a model. Check the provider's kind and base URL."
+    sentence = Sentence(
+        "What answers at the provider's base URL is not a model. Check the provider's kind and base URL."
+    )
     return ModelError("malformed_stream", sentence, retryable=False)
 
 
@@ -363,12 +388,14 @@ def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelEr
     code = _code(report)
     if code == "rate_limited" and retry_after is not None:
         wait = max(1, round(retry_after))
-        sentence = f"The provider is receiving too many requests. Try again in {wait} s."
+        sentence = Sentence("The provider is receiving too many requests. Try again in {wait} s.", wait=wait)
         return _error(code, sentence=sentence, retry_after=retry_after, message=report.message)
     if found := _GREATEST_ANSWER.search(report.message):
         return _error(code, limit=int(found[1]), parameter="max_tokens")
     if code == "bad_model_request" and (quote := _quote(report.message, api_key)):
-        sentence = f"The provider refused the request and said: “{quote}” Check the model's settings."
+        sentence = Sentence(
+            "The provider refused the request and said: “{quote}” Check the model's settings.", quote=quote
+        )
         return _error(code, sentence=sentence, parameter=report.parameter, message=report.message)
     wait_for = retry_after if code in _RETRYABLE else None
     judged_again = report.status in _REFUSALS  # a server that is down speaks of something else
@@ -456,7 +483,7 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
 def _error(
     code: str,
     *,
-    sentence: str | None = None,
+    sentence: Sentence | None = None,
     retry_after: float | None = None,
     limit: int | None = None,
     parameter: str = "",

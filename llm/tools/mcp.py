@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any
 
+from core.sentences import Sentence
 from core.text import clean
 from llm.tools.mcp_schemas import BadSchema, repaired
 from llm.tools.servers import Server, ServerFailed, ToolProblem
@@ -38,8 +39,8 @@ class ServerTool:
         self.definition = definition
         self.timeout = server.timeout
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
-        return f"Asking {self._server.name}: {self.served_as[:100]}"
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
+        return Sentence("Asking {name}: {served_as}", name=self._server.name, served_as=self.served_as[:100])
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         await _read_protocol()
@@ -81,33 +82,43 @@ def listing_of(server: Server, raw: Sequence[Any], *, endless: bool = False) -> 
     for number, each in enumerate(raw[:MAX_TOOLS], 1):
         served_as = each.get("name") if isinstance(each, Mapping) else None
         if not isinstance(served_as, str) or not served_as.strip():
-            problems.append(ToolProblem(f"tool {number}", "It has no name."))
+            problems.append(ToolProblem(f"tool {number}", Sentence("It has no name.")))
             continue
         name = _name(server, served_as, tools)
         if served_as in served:
-            problems.append(ToolProblem(name, "The server lists two tools of this name; the first is offered."))
+            reason = Sentence("The server lists two tools of this name; the first is offered.")
+            problems.append(ToolProblem(name, reason))
             continue
         served.add(served_as)
         try:
             schema = repaired(each.get("inputSchema"))
         except BadSchema as error:
-            problems.append(ToolProblem(name, str(error)))
+            problems.append(ToolProblem(name, error.sentence))
             continue
         description = _description(each, served_as)
         characters += len(description) + len(json.dumps(schema))
         if characters > MAX_LISTING:
-            reason = f"The list of this server is longer than {MAX_LISTING:,} characters; this tool is beyond that."
+            reason = Sentence(
+                "The list of this server is longer than {max_listing} characters; this tool is beyond that.",
+                max_listing=MAX_LISTING,
+            )
             problems.append(ToolProblem(name, reason))
             continue
         if len(description) > MAX_DESCRIPTION:
-            reason = f"Its description has {len(description):,} characters; the first {MAX_DESCRIPTION:,} are sent."
+            reason = Sentence(
+                "Its description has {description} characters; the first {max_description} are sent.",
+                description=len(description),
+                max_description=MAX_DESCRIPTION,
+            )
             problems.append(ToolProblem(name, reason, offered=True))
         tools[name] = ServerTool(server, served_as, ToolDefinition(name, description[:MAX_DESCRIPTION], schema))
     if len(raw) > MAX_TOOLS:
-        reason = f"The server lists more than {MAX_TOOLS:,} tools; those beyond are not read."
+        reason = Sentence(
+            "The server lists more than {max_tools} tools; those beyond are not read.", max_tools=MAX_TOOLS
+        )
         problems.append(ToolProblem(f"{server.name}: more tools", reason))
     elif endless:
-        reason = "The pages of the server's list do not end; those beyond are not read."
+        reason = Sentence("The pages of the server's list do not end; those beyond are not read.")
         problems.append(ToolProblem(f"{server.name}: more tools", reason))
     return Listing(list(tools.values()), problems)
 
@@ -138,9 +149,13 @@ def stored_tools(server: Server, listing: Iterable[Mapping[str, Any]]) -> list[S
     ]
 
 
+def problems_as_stored(problems: Iterable[ToolProblem]) -> list[dict[str, Any]]:
+    """JSON of problems, which `stored_problems` takes back."""
+    return [{"name": each.name, "reason": each.reason.dump(), "offered": each.offered} for each in problems]
+
+
 def stored_problems(problems: Iterable[Mapping[str, Any]]) -> list[ToolProblem]:
-    """From the JSON of `ToolProblem`s."""
-    return [ToolProblem(each["name"], each["reason"], each["offered"]) for each in problems]
+    return [ToolProblem(each["name"], Sentence.load(each["reason"]), each["offered"]) for each in problems]
 
 
 async def _read_protocol() -> None:

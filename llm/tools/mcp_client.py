@@ -26,6 +26,7 @@ from mcp_types import JSONRPCRequest, JSONRPCResponse
 from core.crypto import LOST, is_lost
 from core.net.addresses import host_of
 from core.net.outgoing import note
+from core.sentences import Sentence
 from core.text import clean
 from llm.tools import mcp_failures
 from llm.tools.mcp_failures import Exchange
@@ -123,7 +124,8 @@ async def _converse(
     server: Server, question: Callable[[Client, "_Raw"], Coroutine[Any, Any, Result]], exchange: Exchange
 ) -> Result:
     if any(map(is_lost, server.secrets.values())):
-        raise ServerFailed(f"{server.name} was not asked. {LOST}", "secret_lost", LOST)
+        lost = Sentence(LOST)
+        raise ServerFailed(Sentence("{name} was not asked. {lost}", name=server.name, lost=lost), "secret_lost", lost)
     refusal = ""
     cause: Exception | None = None
     try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import httpx2
 
 from core.net.addresses import host_of
+from core.sentences import Sentence
 from core.text import clean
 from llm.tools.servers import Server, ServerFailed
 
@@ -56,34 +57,45 @@ def failed(server: Server, exchange: Exchange, error: BaseException | None, mess
     """Return the failure of a session. `message`: what the server itself said, if it answered with an error."""
     code, advice = _cause(server, exchange, error, message)
     if message and code == "tool_server_error":
-        sentence = f"{server.name} refused: {without_secrets(message, server)[:1000]}"
+        refusal = without_secrets(message, server)[:1000]
+        sentence = Sentence("{name} refused: {refusal}", name=server.name, refusal=refusal)
     elif code == "tool_server_too_large":
-        sentence = f"{server.name} gave more than can be received. Ask it for less."
+        sentence = Sentence("{name} gave more than can be received. Ask it for less.", name=server.name)
     else:
-        sentence = f"The tool server {server.name} cannot be reached or broke off. Go on without."
+        sentence = Sentence("The tool server {name} cannot be reached or broke off. Go on without.", name=server.name)
     return ServerFailed(sentence, code, advice)
 
 
 def timed_out(server: Server, seconds: float, exchange: Exchange) -> ServerFailed:
-    sentence = f"{server.name} did not list its tools within {seconds:g} seconds."
+    sentence = Sentence(
+        "{name} did not list its tools within {seconds} seconds.", name=server.name, seconds=f"{seconds:g}"
+    )
     if server.url:
-        advice = f"{sentence} Check that {_host(server)} is the right host and is not overloaded, then try again."
+        advice = Sentence(
+            "{sentence} Check that {server} is the right host and is not overloaded, then try again.",
+            sentence=sentence,
+            server=_host(server),
+        )
     elif exchange.strange:
-        advice = f"{sentence} {_strange_output(server, exchange)}"
+        advice = Sentence("{problem} {advice}", problem=sentence, advice=_strange_output(server, exchange))
     else:
-        advice = (
-            f"{sentence}{_last_words(server, exchange)} Check that the command starts a server of the protocol, and "
-            "run it once by hand if it has to download something first."
+        advice = Sentence(
+            "{sentence}{exchange} Check that the command starts a server of the protocol, and "
+            "run it once by hand if it has to download something first.",
+            sentence=sentence,
+            exchange=_last_words(server, exchange),
         )
     return ServerFailed(sentence, "tool_server_timeout", advice)
 
 
-Cause = tuple[str, str]  # a code, and the advice for administrators
+Cause = tuple[str, Sentence]  # a code, and the advice for administrators
 
 
 def _cause(server: Server, exchange: Exchange, error: BaseException | None, message: str) -> Cause:
     if exchange.too_large:
-        advice = f"{server.name} sent an answer that is larger than what is read of one. Let it answer in pages."
+        advice = Sentence(
+            "{name} sent an answer that is larger than what is read of one. Let it answer in pages.", name=server.name
+        )
         return "tool_server_too_large", advice
     causes = list(_chain(error)) if error is not None else []
     if server.url:
@@ -97,11 +109,17 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
         return "tool_server_invalid", _unreadable(_host(server), _shown(server, exchange))
     if message:
         text = without_secrets(message, server)[:500]
-        return "tool_server_error", f"{server.name} answers, but with an error: “{text}”."
+        return "tool_server_error", Sentence(
+            "{name} answers, but with an error: “{text}”.", name=server.name, text=text
+        )
     return (
         "tool_server_invalid",
-        f"{server.name} answers, but not as the Model Context Protocol asks.{_last_words(server, exchange)} Check that "
-        "its address or command is that of an MCP server, and that it is up to date.",
+        Sentence(
+            "{name} answers, but not as the Model Context Protocol asks.{exchange} Check that "
+            "its address or command is that of an MCP server, and that it is up to date.",
+            name=server.name,
+            exchange=_last_words(server, exchange),
+        ),
     )
 
 
@@ -110,31 +128,41 @@ def _shown(server: Server, exchange: Exchange) -> str:
     return without_secrets(exchange.strange or "", server)[:200]
 
 
-def _unreadable(host: str, text: str) -> str:
+def _unreadable(host: str, text: str) -> Sentence:
     if not text:
-        return f"{host} answered with nothing. Check the URL, and that the server is up to date."
-    return (
-        f"{host} answered “{text}”, which is not of the Model Context Protocol. Check the URL, and that the server is "
-        "up to date."
+        return Sentence("{host} answered with nothing. Check the URL, and that the server is up to date.", host=host)
+    return Sentence(
+        "{host} answered “{text}”, which is not of the Model Context Protocol. Check the URL, and that the server is "
+        "up to date.",
+        host=host,
+        text=text,
     )
 
 
 def _of_connection(host: str, causes: Sequence[BaseException]) -> Cause | None:
     for cause in causes:
         if isinstance(cause, httpx2.TimeoutException):
-            return "tool_server_timeout", f"{host} did not answer in time. Check that it is up, then try again."
+            return "tool_server_timeout", Sentence(
+                "{host} did not answer in time. Check that it is up, then try again.", host=host
+            )
         if isinstance(cause, ssl.SSLError) or (isinstance(cause, httpx2.ConnectError) and _TLS.search(str(cause))):
             return (
                 "tool_server_tls",
-                f"The connection to {host} cannot be secured. Check the certificate of the server, and whether its URL "
-                "begins with http:// or https://.",
+                Sentence(
+                    "The connection to {host} cannot be secured. Check the certificate of the server, and whether its "
+                    "URL begins with http:// or https://.",
+                    host=host,
+                ),
             )
         if isinstance(cause, socket.gaierror) or (
             isinstance(cause, httpx2.ConnectError) and _NO_HOST.search(str(cause))
         ):
-            return "tool_server_unknown_host", f"There is no host {host}. Correct the URL."
+            return "tool_server_unknown_host", Sentence("There is no host {host}. Correct the URL.", host=host)
     if any(isinstance(cause, httpx2.ConnectError) for cause in causes):
-        advice = f"Nothing accepts connections at {host}. Start the server there, or correct host and port of the URL."
+        advice = Sentence(
+            "Nothing accepts connections at {host}. Start the server there, or correct host and port of the URL.",
+            host=host,
+        )
         return "tool_server_refused", advice
     return None
 
@@ -144,26 +172,46 @@ def _of_status(host: str, exchange: Exchange) -> Cause | None:
     if status in _DENIED:
         return (
             "tool_server_denied",
-            f"{host} answered {status}: it refuses the secret, or wants one. Enter the secret again, with its scheme "
-            "where the server wants one (such as “Bearer …”), and check the name of the header.",
+            Sentence(
+                "{host} answered {status}: it refuses the secret, or wants one. Enter the secret again, with its "
+                "scheme where the server wants one (such as “Bearer …”), and check the name of the header.",
+                host=host,
+                status=status,
+            ),
         )
     if status in _OTHER_TRANSPORT:
         return (
             "tool_server_wrong_transport",
-            f"{host} answered {status}: this address does not speak streamable HTTP. Is this the address of an SSE "
-            "server? Enter the one of streamable HTTP, which mostly ends in /mcp.",
+            Sentence(
+                "{host} answered {status}: this address does not speak streamable HTTP. Is this the address of an SSE "
+                "server? Enter the one of streamable HTTP, which mostly ends in /mcp.",
+                host=host,
+                status=status,
+            ),
         )
     if exchange.location:
         return (
             "tool_server_redirect",
-            f"{host} leads on to {exchange.location[:200]}, which is not followed. Enter that address if it is right.",
+            Sentence(
+                "{host} leads on to {location}, which is not followed. Enter that address if it is right.",
+                host=host,
+                location=exchange.location[:200],
+            ),
         )
     if status >= 400:
-        advice = f"{host} answered with status {status}. Look into the log of the server, then try again."
+        advice = Sentence(
+            "{host} answered with status {status}. Look into the log of the server, then try again.",
+            host=host,
+            status=status,
+        )
         return "tool_server_http_error", advice
     if status == 200 and not exchange.media_type.startswith(_OF_PROTOCOL):
         media_type = exchange.media_type[:60] or "no media type"
-        advice = f"{host} answered with {media_type}, not with the Model Context Protocol. Check the URL."
+        advice = Sentence(
+            "{host} answered with {media_type}, not with the Model Context Protocol. Check the URL.",
+            host=host,
+            media_type=media_type,
+        )
         return "tool_server_wrong_address", advice
     return None
 
@@ -172,11 +220,16 @@ def _of_start(server: Server, causes: Sequence[BaseException]) -> Cause | None:
     if any(isinstance(cause, FileNotFoundError) for cause in causes):
         return (
             "tool_server_no_program",
-            f"There is no program “{_program(server)}” on the machine of the worker. Install it there, or correct the "
-            "command.",
+            Sentence(
+                "There is no program “{server}” on the machine of the worker. Install it there, or correct the "
+                "command.",
+                server=_program(server),
+            ),
         )
     if any(isinstance(cause, PermissionError) for cause in causes):
-        advice = f"“{_program(server)}” may not be executed by the worker. Correct its rights, or the command."
+        advice = Sentence(
+            "“{server}” may not be executed by the worker. Correct its rights, or the command.", server=_program(server)
+        )
         return "tool_server_no_program", advice
     return None
 
@@ -185,17 +238,22 @@ def _of_process(server: Server, exchange: Exchange) -> Cause | None:
     if exchange.ended:
         return (
             "tool_server_ended",
-            f"The process {_how_it_ended(exchange.exit_code)} before it had answered.{_last_words(server, exchange)} "
-            "Check the command, its arguments and what it needs in its environment.",
+            Sentence(
+                "The process {exit_code} before it had answered.{exchange} "
+                "Check the command, its arguments and what it needs in its environment.",
+                exit_code=_how_it_ended(exchange.exit_code),
+                exchange=_last_words(server, exchange),
+            ),
         )
     return ("tool_server_invalid", _strange_output(server, exchange)) if exchange.strange else None
 
 
-def _strange_output(server: Server, exchange: Exchange) -> str:
+def _strange_output(server: Server, exchange: Exchange) -> Sentence:
     text = _shown(server, exchange)
-    return (
-        f"The process wrote “{text}”, which is not of the Model Context Protocol. Check that the command starts an MCP "
-        "server over stdio, and that it writes its log to the standard error."
+    return Sentence(
+        "The process wrote “{text}”, which is not of the Model Context Protocol. Check that the command starts an MCP "
+        "server over stdio, and that it writes its log to the standard error.",
+        text=text,
     )
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from django.utils.translation import gettext_noop
 from mcp_types import jsonrpc_message_adapter
 
 MAX_NESTING = 150  # levels; the package's reader refuses a message of more than 200
@@ -53,7 +54,7 @@ def _envelope(message: Mapping[str, Any]) -> dict[str, Any]:
     if error is not None:
         return {**envelope, "error": _error(error)}
     if not isinstance(result, dict):
-        return {**envelope, "error": _error("The server's result is not an object.")}
+        return {**envelope, "error": _error(gettext_noop("The server's result is not an object."))}
     return {**envelope, "result": result}
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from core.sentences import Sentence
 from core.text import clean
 
 MAX_DEPTH = 40  # of a schema; deeper ones are not written by hand, and recursion ends somewhere
@@ -69,6 +70,10 @@ _WITH_SCHEMAS = _SCHEMAS_BY_NAME | _ONE_SCHEMA | _SCHEMA_LISTS
 class BadSchema(ValueError):
     """A schema that cannot be repaired; the sentence gives the reason."""
 
+    def __init__(self, sentence: Sentence) -> None:
+        super().__init__(sentence.english)
+        self.sentence = sentence
+
 
 def repaired(schema: Any) -> Schema:
     """Return a schema of type object that providers take. Raises `BadSchema`.
@@ -78,12 +83,12 @@ def repaired(schema: Any) -> Schema:
     if schema is None or schema is True:
         schema = {}
     if not isinstance(schema, Mapping):
-        raise BadSchema("Its input schema is not a JSON object.")
+        raise BadSchema(Sentence("Its input schema is not a JSON object."))
     _require_bounds(schema)
     root = _Document(schema)
     result = root.repaired(root.at_top(), 0)
     if len(json.dumps(result, ensure_ascii=False)) > MAX_SCHEMA:
-        raise BadSchema(f"Its input schema is longer than {MAX_SCHEMA:,} characters.")
+        raise BadSchema(Sentence("Its input schema is longer than {max_schema} characters.", max_schema=MAX_SCHEMA))
     return {name: _without_broken(value, result) for name, value in result.items()}
 
 
@@ -94,9 +99,9 @@ def _require_bounds(schema: Any) -> None:
         value, depth = left.pop()
         values += 1
         if values > MAX_VALUES:
-            raise BadSchema(f"Its input schema holds more than {MAX_VALUES:,} values.")
+            raise BadSchema(Sentence("Its input schema holds more than {max_values} values.", max_values=MAX_VALUES))
         if depth > MAX_DEPTH:
-            raise BadSchema(f"Its input schema is nested deeper than {MAX_DEPTH} levels.")
+            raise BadSchema(Sentence("Its input schema is nested deeper than {max_depth} levels.", max_depth=MAX_DEPTH))
         if isinstance(value, Mapping):
             left += [(each, depth + 1) for each in value.values()]
         elif isinstance(value, list):
@@ -118,9 +123,11 @@ class _Document:
         top = self._followed(dict(self._schema))
         types = _types_of(top.get("type"))
         if types and "object" not in types and types != ["null"]:
-            raise BadSchema(f"Its input is of type {types[0]}, but a call always carries an object.")
+            raise BadSchema(
+                Sentence("Its input is of type {types}, but a call always carries an object.", types=types[0])
+            )
         if isinstance(top.get("properties"), list) and top["properties"]:
-            raise BadSchema("Its properties are a list, so that their names are not known.")
+            raise BadSchema(Sentence("Its properties are a list, so that their names are not known."))
         merged = {name: value for name, value in top.items() if name not in _NOT_AT_TOP}
         properties, required = _own(top)
         for name in _ALTERNATIVES:
@@ -141,7 +148,11 @@ class _Document:
         """Return the properties of an alternative, with those of its own alternatives, and the names it requires."""
         self._alternatives += 1
         if self._alternatives > MAX_ALTERNATIVES:
-            raise BadSchema(f"Its input schema has more than {MAX_ALTERNATIVES:,} alternatives.")
+            raise BadSchema(
+                Sentence(
+                    "Its input schema has more than {max_alternatives} alternatives.", max_alternatives=MAX_ALTERNATIVES
+                )
+            )
         followed = self._followed(dict(schema))
         properties, required = _own(followed)
         for name in _ALTERNATIVES:
@@ -163,7 +174,7 @@ class _Document:
     def repaired(self, schema: Mapping[str, Any], depth: int) -> Schema:
         """Return the schema with every keyword of a shape that the standard allows; other keywords stay as they are."""
         if depth > MAX_DEPTH:
-            raise BadSchema(f"Its input schema is nested deeper than {MAX_DEPTH} levels.")
+            raise BadSchema(Sentence("Its input schema is nested deeper than {max_depth} levels.", max_depth=MAX_DEPTH))
         result: Schema = {}
         for name, value in schema.items():
             if name in _DROPPED or (value is None and name not in ("default", "const")) or not _is_json(value):

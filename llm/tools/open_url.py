@@ -12,6 +12,7 @@ import httpx2
 
 from core.net.fetch import Fetched, Fetcher, Follow
 from core.net.url_safety import Refused
+from core.sentences import Sentence
 from core.text import clean
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
@@ -74,8 +75,8 @@ class OpenUrlTool:
         self._accepted = {**dict.fromkeys(MEDIA_TYPES, MAX_PAGE), **dict.fromkeys(readers, MAX_FILE)}
         self.timeout = self._fetcher.timeout + (50 if readers else 5)  # to read what was fetched
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
-        return f"Opening {_url_of(arguments).host[:100]}"
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
+        return Sentence("Opening {host}", host=_url_of(arguments).host[:100])
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         url = _url_of(arguments)

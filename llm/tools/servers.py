@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from core.sentences import Sentence
+
 
 class ServerFailed(Exception):
     """A tool server that cannot be used.
@@ -11,8 +13,9 @@ class ServerFailed(Exception):
     the cause, and a sentence that says what to do about it. Neither holds a secret.
     """
 
-    def __init__(self, sentence: str, code: str = "tool_server_failed", advice: str = "") -> None:
-        super().__init__(sentence)
+    def __init__(self, sentence: Sentence, code: str = "tool_server_failed", advice: Sentence | None = None) -> None:
+        super().__init__(sentence.english)
+        self.sentence = sentence
         self.code = code
         self.advice = advice or sentence
 
@@ -39,5 +42,5 @@ class ToolProblem:
     """A tool that is not offered as the server lists it, and the reason. `offered`: only a part of it is missing."""
 
     name: str
-    reason: str
+    reason: Sentence
     offered: bool = False

@@ -1,7 +1,6 @@
 """Every change to the services that tools use, and the tools made from them."""
 
 import asyncio
-from dataclasses import asdict
 from typing import Literal
 
 from django.contrib.auth.models import AbstractUser
@@ -16,7 +15,7 @@ from core.net.url_safety import Refused
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from llm.models import ToolServer, WebAccess, WebSearch
-from llm.tools.mcp import Listing, as_stored, stored_problems, stored_tools, tools_of
+from llm.tools.mcp import Listing, as_stored, problems_as_stored, stored_problems, stored_tools, tools_of
 from llm.tools.servers import Server, ServerFailed
 from llm.tools.web_search import SearchService, WebSearchTool
 
@@ -104,7 +103,7 @@ def listing_known_of(row: ToolServer) -> Listing | None:
 
 def remember_listing(server: Server, listing: Listing) -> None:
     """Keep what a server lists, so that a plan can count it without asking."""
-    tools, problems = as_stored(listing.tools), [asdict(each) for each in listing.problems]
+    tools, problems = as_stored(listing.tools), problems_as_stored(listing.problems)
     changed = ToolServer.objects.filter(name=server.name).exclude(tools=tools, problems=problems)
     changed.update(tools=tools, problems=problems)
 

@@ -15,6 +15,7 @@ from core.net.addresses import HostLists, Standing, host_of
 from core.net.fetch import read_body
 from core.net.outgoing import note
 from core.net.url_safety import Refused
+from core.sentences import Sentence
 from core.text import clean
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
@@ -126,10 +127,10 @@ class WebSearchTool:
         self._service, self._hosts = service, hosts
         self.timeout = service.timeout + 1  # each query says itself that it took too long
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
         queries = _queries_of(arguments)
-        more = f" and {len(queries) - 1} more" if len(queries) > 1 else ""
-        return f"Searching the web for “{queries[0][:100]}”{more}"
+        more = Sentence(" and {queries} more", queries=len(queries) - 1) if len(queries) > 1 else Sentence("")
+        return Sentence("Searching the web for “{queries}”{more}", queries=queries[0][:100], more=more)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         queries = _queries_of(arguments)

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, Protocol
 
+from core.sentences import Sentence
+
 Role = Literal["system", "user", "assistant", "tool"]
 # How long a model may reason, from not at all upwards, in the words of OpenAI's protocol. No model takes them all.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -337,7 +339,7 @@ class ToolRunStarted:
     """The arguments are complete and the tool begins; `label` says to a person what it does."""
 
     call: ToolCall
-    label: str
+    label: Sentence
 
 
 @dataclass(frozen=True, slots=True)

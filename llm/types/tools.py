@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
+from core.sentences import Sentence
 from core.sound import sound
 from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
 
@@ -38,7 +39,7 @@ class Tool(Protocol):
     definition: ToolDefinition
     timeout: float
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
         """What it is doing, for a person: "Searching 2 files"."""
         ...
 

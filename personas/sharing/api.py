@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from django.utils.translation import gettext
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status, viewsets
@@ -38,7 +39,7 @@ class ShareWithSerializer(Strict):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("username" in attrs) == ("group" in attrs):
-            raise serializers.ValidationError({"username": ["Name a person or a group."]})
+            raise serializers.ValidationError({"username": [gettext("Name a person or a group.")]})
         return attrs
 
 

@@ -4,6 +4,7 @@ from django.contrib.auth.models import AnonymousUser
 
 from accounts.models import User
 from core.errors import ProductError
+from core.sentences import Sentence
 from personas.models import Persona
 
 NAMES = "names of personas"  # the lock under which they are given: of two who do at once the second finds the first's
@@ -24,7 +25,9 @@ def require_free_name(persona: Persona, before: Persona | None = None) -> None:
     seen = Persona.objects.visible_to(persona.owner or AnonymousUser()).exclude(pk=persona.pk)
     if seen.filter(name__iexact=persona.name).exists():
         raise ProductError(
-            "name_taken", f"There is a persona called “{persona.name}” already. Choose another name.", status=409
+            "name_taken",
+            Sentence("There is a persona called “{name}” already. Choose another name.", name=persona.name),
+            status=409,
         )
 
 

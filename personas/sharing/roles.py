@@ -6,6 +6,7 @@ from accounts.models import EDITING, Role, User, strongest
 from core.errors import NotFound, ProductError
 from core.permissions import has_right
 from core.requests import get_or_404
+from core.sentences import Sentence
 from personas.models import Persona, PersonaShare
 
 
@@ -40,7 +41,9 @@ def require_editor(*, user: User, persona: Persona) -> None:
         return
     if role_of(user, persona) is None:
         raise NotFound("persona")
-    sentence = "You can use this persona but not change it. Duplicate it and change the copy, or ask its owner."
+    sentence = Sentence(
+        "You can use this persona but not change it. Duplicate it and change the copy, or ask its owner."
+    )
     raise ProductError("not_owner", sentence, status=403)
 
 

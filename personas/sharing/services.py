@@ -12,6 +12,7 @@ from core.errors import NotFound, ProductError
 from core.locks import lock
 from core.permissions import has_right
 from core.requests import get_or_404, identifier
+from core.sentences import Sentence
 from personas.models import Persona, PersonaShare
 from personas.sharing.names import NAMES, free_name
 from personas.sharing.roles import require_owner, role_of
@@ -53,7 +54,7 @@ def share(
     new, before = row._state.adding, row.role
     row.role = _known(role)
     if new and persona.shares.count() >= MOST:
-        sentence = f"A persona has at most {MOST} shares. Remove some, or share it with a group."
+        sentence = Sentence("A persona has at most {most} shares. Remove some, or share it with a group.", most=MOST)
         raise ProductError("too_many_shares", sentence, status=409)
     row.save()
     said = _who(row) | {"role": row.role if new else [before, row.role]}
@@ -70,7 +71,10 @@ def _of_group(user: User, persona: Persona, group: object) -> PersonaShare:
 def _of_person(persona: Persona, username: str) -> PersonaShare:
     name = username.strip()
     if not 0 < len(name) <= PersonaShare.MAX_USERNAME or "\x00" in name:
-        sentence = f"Give the user name of one person, of 1 to {PersonaShare.MAX_USERNAME} characters, or a group."
+        sentence = Sentence(
+            "Give the user name of one person, of 1 to {max_username} characters, or a group.",
+            max_username=PersonaShare.MAX_USERNAME,
+        )
         raise ProductError("bad_username", sentence)
     person = User.objects.filter(username=name).first()
     if person is not None and person.pk == persona.owner_id:
@@ -119,7 +123,9 @@ def hand_over(*, user: User, persona: Persona, share: object) -> Persona:
     if taker is None:
         raise NotFound("share")
     if not taker.is_active:
-        raise ProductError("not_active", f"“{taker}” is deactivated. Choose somebody who is active.", status=422)
+        raise ProductError(
+            "not_active", Sentence("“{taker}” is deactivated. Choose somebody who is active.", taker=taker), status=422
+        )
     row.delete()
     if before is not None:
         kept = PersonaShare(persona=locked, user=before, username=before.get_username(), role=Role.OWNER)
@@ -140,5 +146,7 @@ def _who(row: PersonaShare) -> dict[str, object]:
 
 def _known(role: str) -> str:
     if role not in Role.values:
-        raise ProductError("unknown_role", f"There is no role “{role}”. The roles are reader, editor and owner.")
+        raise ProductError(
+            "unknown_role", Sentence("There is no role “{role}”. The roles are reader, editor and owner.", role=role)
+        )
     return role

@@ -1,17 +1,20 @@
 """What a model is told that reads all of a file for a question."""
 
+from core.sentences import Sentence
 from personas.texts.text import Text
 
-READINGS = "When a question is asked over a whole file"
-QUESTION, TITLE = {"question": "the question"}, {"title": "the file's name"}
-LONGEST = {"tokens": "how long the notes may be"}
+READINGS = Sentence("When a question is asked over a whole file")
+QUESTION, TITLE = {"question": Sentence("the question")}, {"title": Sentence("the file's name")}
+LONGEST = {"tokens": Sentence("how long the notes may be")}
 
 OF_READINGS = {
     "reading_part": Text(
         READINGS,
-        "Notes on a part",
-        "What the model is told that reads one part of a file after another. Where it answers without a letter or a "
-        "digit, the part has nothing to do with the question.",
+        Sentence("Notes on a part"),
+        Sentence(
+            "What the model is told that reads one part of a file after another. Where it answers without a letter or "
+            "a digit, the part has nothing to do with the question."
+        ),
         "A document that is too long to be read at once is read part by part, to answer a question. You get one part; "
         "the others are read in the same way, and the notes on all of them are put together afterwards.\n\n"
         "Write down what in this part helps to answer the question, as short notes: facts, names, numbers, dates and "
@@ -23,17 +26,19 @@ OF_READINGS = {
     ),
     "reading_part_given": Text(
         READINGS,
-        "A part of a file",
-        "The message below it: the question, and the passages of the part.",
+        Sentence("A part of a file"),
+        Sentence("The message below it: the question, and the passages of the part."),
         "# The question\n{question}\n\n# A part of “{title}”\n{passages}",
-        needs={**QUESTION, "passages": "the text of the part, a number above each passage"},
+        needs={**QUESTION, "passages": Sentence("the text of the part, a number above each passage")},
         may_have=TITLE,
         most=2_000,
     ),
     "reading_fold": Text(
         READINGS,
-        "Notes put together",
-        "Where the notes on all parts do not fit into one prompt: what the model is told that makes fewer of them.",
+        Sentence("Notes put together"),
+        Sentence(
+            "Where the notes on all parts do not fit into one prompt: what the model is told that makes fewer of them."
+        ),
         "A document that is too long to be read at once is read part by part, to answer a question. You get notes on "
         "several parts of it. Write them anew as one list: join what says the same, and leave out only what does not "
         "help to answer the question. Keep facts, names, numbers, dates, what contradicts each other, and behind each "
@@ -43,8 +48,8 @@ OF_READINGS = {
     ),
     "reading_answer": Text(
         READINGS,
-        "Answer over a whole file",
-        "What the model is told that answers the question from the notes.",
+        Sentence("Answer over a whole file"),
+        Sentence("What the model is told that answers the question from the notes."),
         "A document that is too long to be read at once was read part by part. You get the notes on all parts that "
         "were read, in their order. Answer the question from them alone, in its language and as exactly as they allow. "
         "Cite what you take from a note with its numbers in square brackets right after the statement, like [12] or "
@@ -53,19 +58,19 @@ OF_READINGS = {
     ),
     "reading_notes": Text(
         READINGS,
-        "The notes",
-        "The message below it: the question, and the notes.",
+        Sentence("The notes"),
+        Sentence("The message below it: the question, and the notes."),
         "# The question\n{question}\n\n# Notes on “{title}”\n{notes}",
-        needs={**QUESTION, "notes": "what was found in the parts"},
+        needs={**QUESTION, "notes": Sentence("what was found in the parts")},
         may_have=TITLE,
         most=2_000,
     ),
     "reading_unread": Text(
         READINGS,
-        "What was not read",
-        "Below “Answer over a whole file” where parts of the file were not read.",
+        Sentence("What was not read"),
+        Sentence("Below “Answer over a whole file” where parts of the file were not read."),
         "{percent} % of the document were read. Of the rest nothing is known; say so where it matters.",
-        may_have={"percent": "how much was read"},
+        may_have={"percent": Sentence("how much was read")},
         may_be_empty=True,
         most=1_000,
     ),

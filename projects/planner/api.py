@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.utils.translation import gettext
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
@@ -146,7 +147,7 @@ class FilterSerializer(serializers.Serializer[dict[str, Any]]):
 
     def validate_code(self, value: str) -> str:
         if not codes.is_code(value):
-            raise serializers.ValidationError("This is not a code such as D2026-11-21-T02.")
+            raise serializers.ValidationError(gettext("This is not a code such as D2026-11-21-T02."))
         return value
 
 

@@ -16,12 +16,14 @@ from django.utils import timezone
 
 from accounts.realtime import News, tell
 from core.background import claim, enqueue
+from core.sentences import NO_SENTENCE, Sentence
 from projects.planner.models.task import Task
 from projects.planner.rules import Actor
 
 MOST = 20  # of one person that are due at a time; a loop that makes tasks must not cost without end
-MANY = (
-    f"{MOST} other checklists of yours wait to be drafted, the most there may be. Ask for this one when they are done."
+MANY = Sentence(
+    "{most} other checklists of yours wait to be drafted, the most there may be. Ask for this one when they are done.",
+    most=MOST,
 )
 
 
@@ -51,9 +53,9 @@ def ask(actor: Actor, row: Task) -> None:
         transaction.on_commit(partial(enqueue, "chat.tasks.draft_checklist", row.pk))
 
 
-def put(row: Task, draft: str = "", code: str = "", detail: str = "") -> None:
+def put(row: Task, draft: str = "", code: str = "", detail: Sentence = NO_SENTENCE) -> None:
     """Sets the mark, or takes it away. It is no change that the task's history tells of."""
-    changes = {"draft": draft, "draft_code": code, "draft_detail": detail}
+    changes: dict[str, str | Sentence] = {"draft": draft, "draft_code": code, "draft_detail": detail}
     if changes == {name: getattr(row, name) for name in changes}:
         return
     for name, value in changes.items():

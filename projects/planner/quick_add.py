@@ -17,6 +17,7 @@ from django.urls import reverse
 
 from accounts.models import User
 from core.errors import ProductError
+from core.sentences import Sentence
 from projects.models import Project
 from projects.planner import services
 from projects.planner.models import codes
@@ -88,7 +89,9 @@ def parse(text: str, *, on: Period, today: date) -> QuickTask:
         sign, value = mark.groups()
         kind = OBJECTIVE if (sign, value.lower()) == ("!", OBJECTIVE) else sign
         if kind in seen:
-            raise ProductError("mark_twice", f"“{word}” says again what was said before. Keep one of them.")
+            raise ProductError(
+                "mark_twice", Sentence("“{word}” says again what was said before. Keep one of them.", word=word)
+            )
         seen.add(kind)
         _READERS[sign](task, value, today)
     task.title = _plain(" ".join(words))
@@ -122,19 +125,21 @@ def _kind(task: QuickTask, value: str, today: date) -> None:
     elif word in ARCHETYPES:
         task.archetype = word
     else:
-        raise _unknown("!", value, "!user, !model, !hybrid or !objective, and !stop in the checklist")
+        raise _unknown("!", value, Sentence("!user, !model, !hybrid or !objective, and !stop in the checklist"))
 
 
 def _project(task: QuickTask, value: str, today: date) -> None:
     task.project = value.strip('"“”').strip()
     if not task.project:
-        raise _unknown("#", value, 'the name of a project, as #Contracts or #"Two words"')
+        raise _unknown("#", value, Sentence('the name of a project, as #Contracts or #"Two words"'))
 
 
 def _period(task: QuickTask, value: str, today: date) -> None:
     period = _named_day(value.lower(), today) or _written(value)
     if period is None:
-        raise _unknown(">", value, "a day, as >tomorrow, >friday or >2026-11-23, a month, as >2026-11, or a year")
+        raise _unknown(
+            ">", value, Sentence("a day, as >tomorrow, >friday or >2026-11-23, a month, as >2026-11, or a year")
+        )
     task.period = period
 
 
@@ -160,12 +165,20 @@ def _written(value: str) -> Period | None:
 def _parent(task: QuickTask, value: str, today: date) -> None:
     task.parent = value.upper()
     if not codes.is_code(task.parent):
-        raise _unknown("^", value, "the code of a task or objective, as ^M2026-11-T03")
+        raise _unknown("^", value, Sentence("the code of a task or objective, as ^M2026-11-T03"))
 
 
-def _unknown(sign: str, value: str, known: str) -> ProductError:
+def _unknown(sign: str, value: str, known: Sentence) -> ProductError:
     return ProductError(
-        "unknown_mark", f"“{sign}{value}” is not {known}. To keep it as text, write \\ before it: \\{sign}{value}."
+        "unknown_mark",
+        Sentence(
+            "“{sign}{value}” is not {known}. To keep it as text, write \\ before it: \\{sign2}{value2}.",
+            sign=sign,
+            value=value,
+            known=known,
+            sign2=sign,
+            value2=value,
+        ),
     )
 
 
@@ -216,9 +229,15 @@ def project_named(user: User, name: str) -> Project:
     """Whatever its capitals, spaces and hyphens. Raises `ProductError` if there is not exactly one."""
     found = [each for each in Project.objects.visible_to(user) if _folded(each.name) == _folded(name)]
     if not found:
-        raise ProductError("unknown_project", f"You have no project called “{name}”. To keep it as text, write \\#.")
+        raise ProductError(
+            "unknown_project",
+            Sentence("You have no project called “{name}”. To keep it as text, write \\#.", name=name),
+        )
     if len(found) > 1:
-        raise ProductError("several_projects", f"Several projects are called “{name}”. Set it on the task's own page.")
+        raise ProductError(
+            "several_projects",
+            Sentence("Several projects are called “{name}”. Set it on the task's own page.", name=name),
+        )
     return found[0]
 
 

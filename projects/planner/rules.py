@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from core.errors import NotFound, ProductError
+from core.sentences import Sentence
 from projects.models import Project
 from projects.planner.models.codes import HORIZONS
 from projects.planner.models.task import MAX_NEEDS, MAX_TITLE, Task
@@ -82,21 +83,27 @@ def check_hand(actor: Actor, row: Task) -> None:
     task = row.parent if row.level == Task.Level.ITEM else row
     if actor.model and (task is None or task.archetype in ("", Task.Archetype.USER)):
         raise ProductError(
-            "for_the_user", f"{row.code} is the user's own; a model only talks about it. Ask the user.", status=403
+            "for_the_user",
+            Sentence("{code} is the user's own; a model only talks about it. Ask the user.", code=row.code),
+            status=403,
         )
 
 
-def check_person(actor: Actor, what: str) -> None:
+def check_person(actor: Actor, what: Sentence) -> None:
     """`what` completes "Only the user …". Raises `only_the_user` (403) for a model."""
     if actor.model:
-        raise ProductError("only_the_user", f"Only the user {what}. Ask them.", status=403)
+        raise ProductError("only_the_user", Sentence("Only the user {what}. Ask them.", what=what), status=403)
 
 
 def check_here(row: Task) -> None:
     """Raises `was_moved` (409) for a task that goes on under another code."""
     if row.moved_to is not None:
         raise ProductError(
-            "was_moved", f"{row.code} was moved and goes on as {row.moved_to.code}. Change that one.", status=409
+            "was_moved",
+            Sentence(
+                "{code} was moved and goes on as {code2}. Change that one.", code=row.code, code2=row.moved_to.code
+            ),
+            status=409,
         )
 
 
@@ -104,7 +111,7 @@ def check_not_declined(actor: Actor, row: Task) -> None:
     """Raises `declined` (409) for a model, of a proposal that was dropped, and of an item of one."""
     task = row.parent if row.level == Task.Level.ITEM else None
     if actor.model and (row.declined or (task is not None and task.declined)):
-        sentence = f"{row.code} was declined. Only the user takes it up again; leave it as it is."
+        sentence = Sentence("{code} was declined. Only the user takes it up again; leave it as it is.", code=row.code)
         raise ProductError("declined", sentence, status=409)
 
 
@@ -131,24 +138,32 @@ def checked(actor: Actor, row: Task, fields: Mapping[str, Any]) -> dict[str, Any
     return changes
 
 
-def _storable(text: str, most: int, what: str, *, one_line: bool) -> str:
+def _storable(text: str, most: int, what: Sentence, *, one_line: bool) -> str:
     """Raises `text_too_long`, since what would be cut off would be lost."""
     text = _UNSTORABLE.sub(" ", text)
     text = " ".join(text.split()) if one_line else text.strip()
     if len(text) > most:
-        raise ProductError("text_too_long", f"{what} has {len(text):,} characters, the most is {most:,}. Shorten it.")
+        raise ProductError(
+            "text_too_long",
+            Sentence(
+                "{what} has {text} characters, the most is {most}. Shorten it.",
+                what=what,
+                text=len(text),
+                most=most,
+            ),
+        )
     return text
 
 
 def _title(actor: Actor, row: Task, value: str) -> dict[str, Any]:
-    title = _storable(value, MAX_TITLE, "The title", one_line=True)
+    title = _storable(value, MAX_TITLE, Sentence("The title"), one_line=True)
     if not title:
         raise ProductError("empty_title", "Give it a title of at least one character.")
     return {"title": title}
 
 
 def _notes(actor: Actor, row: Task, value: str) -> dict[str, Any]:
-    return {"notes": _storable(value, MAX_NOTES, "The text of the notes", one_line=False)}
+    return {"notes": _storable(value, MAX_NOTES, Sentence("The text of the notes"), one_line=False)}
 
 
 def _archetype(actor: Actor, row: Task, value: str) -> dict[str, Any]:
@@ -157,7 +172,10 @@ def _archetype(actor: Actor, row: Task, value: str) -> dict[str, Any]:
             raise ProductError("not_a_task", "Only tasks are the user's, the model's or both. Leave the archetype out.")
         return {}
     if value not in Task.Archetype.values:
-        raise ProductError("unknown_archetype", f"There is no archetype “{value}”. They are user, model and hybrid.")
+        raise ProductError(
+            "unknown_archetype",
+            Sentence("There is no archetype “{value}”. They are user, model and hybrid.", value=value),
+        )
     return {"archetype": value}
 
 
@@ -184,8 +202,11 @@ def _parent(actor: Actor, row: Task, value: Task | None) -> dict[str, Any]:
     if (value.level, value.horizon) not in PARENTS[row.level, row.horizon]:
         raise ProductError(
             "wrong_parent",
-            "Checklist items go under day tasks, day tasks under month tasks or objectives, month tasks under "
-            f"objectives, and months under years. {value.code} cannot hold this.",
+            Sentence(
+                "Checklist items go under day tasks, day tasks under month tasks or objectives, month tasks under "
+                "objectives, and months under years. {code} cannot hold this.",
+                code=value.code,
+            ),
         )
     return {"parent": value}
 
@@ -206,7 +227,10 @@ def _status(actor: Actor, row: Task, value: str) -> dict[str, Any]:
     if breakpoint and (value in (Task.Status.DONE, Task.Status.DROPPED) or (behind and value == Task.Status.DOING)):
         raise ProductError(
             "breakpoint",
-            f"The user has not cleared the breakpoint {breakpoint.code}. Ask for what it needs, and stop until then.",
+            Sentence(
+                "The user has not cleared the breakpoint {code}. Ask for what it needs, and stop until then.",
+                code=breakpoint.code,
+            ),
             status=409,
         )
     return {"status": value, "finished": None if value in Task.UNFINISHED else timezone.now()}
@@ -214,10 +238,10 @@ def _status(actor: Actor, row: Task, value: str) -> dict[str, Any]:
 
 def _breakpoint(actor: Actor, row: Task, fields: Mapping[str, Any]) -> dict[str, Any]:
     is_set = bool(fields.get("breakpoint", row.breakpoint))
-    needs = _storable(fields.get("needs", row.needs), MAX_NEEDS, "What the breakpoint needs", one_line=True)
+    needs = _storable(fields.get("needs", row.needs), MAX_NEEDS, Sentence("What the breakpoint needs"), one_line=True)
     if not is_set:
         if row.blocking:
-            check_person(actor, "takes a breakpoint away")
+            check_person(actor, Sentence("takes a breakpoint away"))
         if "needs" in fields and needs:
             raise ProductError("no_breakpoint", "Only a breakpoint needs something from the user. Make it one.")
         return {"breakpoint": False, "needs": "", "cleared": None}

@@ -19,6 +19,7 @@ from accounts.access.holds import require_free
 from accounts.models import User
 from accounts.realtime import News, tell
 from core.errors import ProductError
+from core.sentences import Sentence
 from projects.planner import drafts
 from projects.planner.models import codes
 from projects.planner.models.task import MAX_MODEL, CodeSeries, Task, TaskChange
@@ -96,7 +97,7 @@ def accept(*, actor: Actor, task: Task) -> Task:
     A model then drafts the checklist of a model's or hybrid task of a day that has none. One that was declined opens
     again.
     """
-    check_person(actor, "accepts a task")
+    check_person(actor, Sentence("accepts a task"))
     row = _locked(actor, task)
     if row.declined:
         _write(actor, row, checked(actor, row, {"status": Task.Status.OPEN}))
@@ -109,10 +110,10 @@ def accept(*, actor: Actor, task: Task) -> Task:
 @transaction.atomic
 def decline(*, actor: Actor, task: Task) -> Task:
     """Drops what a model has proposed, with its checklist; it never stands in a prompt. Raises `not_proposed` (409)."""
-    check_person(actor, "declines a task")
+    check_person(actor, Sentence("declines a task"))
     row = _locked(actor, task)
     if not row.proposed:
-        sentence = f"{row.code} is accepted, so it cannot be declined. Drop or delete it instead."
+        sentence = Sentence("{code} is accepted, so it cannot be declined. Drop or delete it instead.", code=row.code)
         raise ProductError("not_proposed", sentence, status=409)
     _write(actor, row, checked(actor, row, {"status": Task.Status.DROPPED}))
     drafts.put(row)
@@ -122,11 +123,13 @@ def decline(*, actor: Actor, task: Task) -> Task:
 @transaction.atomic
 def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
     """The user has confirmed or given what the item needs, so work may pass it. Clearing it again changes nothing."""
-    check_person(actor, "clears a breakpoint")
+    check_person(actor, Sentence("clears a breakpoint"))
     row = _locked(actor, task)
     if not row.breakpoint:
         raise ProductError(
-            "no_breakpoint", f"{row.code} is not a breakpoint, so there is nothing to clear.", status=409
+            "no_breakpoint",
+            Sentence("{code} is not a breakpoint, so there is nothing to clear.", code=row.code),
+            status=409,
         )
     _seen(actor, row)
     changes: dict[str, Any] = {} if row.cleared else {"cleared": timezone.now()}
@@ -139,7 +142,7 @@ def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
 @transaction.atomic
 def reorder(*, actor: Actor, task: Task, after: Task | None) -> Task:
     """Puts it behind one of those in its order (`Task.objects.beside`), or first."""
-    check_person(actor, "changes the order")
+    check_person(actor, Sentence("changes the order"))
     row = _locked(actor, task)
     others = list(Task.objects.beside(row).exclude(pk=row.pk))
     place = 0
@@ -172,9 +175,17 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
     if (row.level, row.horizon) != (Task.Level.TASK, Task.Horizon.DAY):
         raise ProductError("not_a_day_task", "Only day tasks are moved; checklist items go along with theirs.")
     if row.status not in Task.UNFINISHED:
-        raise ProductError("finished", f"{row.code} is {row.status}. Reopen it first, then move it.", status=409)
+        raise ProductError(
+            "finished",
+            Sentence(
+                "{code} is {status}. Reopen it first, then move it.",
+                code=row.code,
+                status=Task.STATUS_WORDS[row.status],
+            ),
+            status=409,
+        )
     if day == row.date:
-        raise ProductError("same_day", f"{row.code} is of this day already. Choose another.")
+        raise ProductError("same_day", Sentence("{code} is of this day already. Choose another.", code=row.code))
     _seen(actor, row)
     new = _copy(row, date=day, parent=row.parent)
     _insert(actor, [new])
@@ -195,7 +206,7 @@ def delete(*, actor: Actor, task: Task) -> None:
 
     Raises `legal_hold` (409).
     """
-    check_person(actor, "deletes")
+    check_person(actor, Sentence("deletes"))
     row = _locked(actor, task)
     for child in row.children.exclude(level=Task.Level.ITEM).select_related("parent"):
         _write(actor, child, {"parent": None})
@@ -215,12 +226,14 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], onl
     check_not_declined(actor, row)
     _seen(actor, row)
     if only_first and row.children.filter(level=Task.Level.ITEM).exists():
-        raise ProductError("has_checklist", f"{row.code} has a checklist by now. Leave it as it is.", status=409)
+        raise ProductError(
+            "has_checklist", Sentence("{code} has a checklist by now. Leave it as it is.", code=row.code), status=409
+        )
     if not items:
         raise ProductError("empty_checklist", "Give at least one item. To empty the checklist, delete its items.")
     unfinished = list(row.children.filter(level=Task.Level.ITEM, status__in=Task.UNFINISHED))
     if any(item.blocking for item in unfinished):
-        check_person(actor, "takes a breakpoint away")
+        check_person(actor, Sentence("takes a breakpoint away"))
     drafted = []
     for item in items:
         new = Task(owner=actor.user, level=Task.Level.ITEM, horizon=Task.Horizon.DAY, date=row.date)
@@ -266,7 +279,10 @@ def _seen(actor: Actor, row: Task) -> None:
 def _day(user: User, new: NewTask, parent: Task | None) -> date:
     if new.level == Task.Level.ITEM and parent is not None:
         if new.date not in (None, parent.date):
-            raise ProductError("wrong_day", f"A checklist item is of the day of its task, {parent.date}. Leave it out.")
+            raise ProductError(
+                "wrong_day",
+                Sentence("A checklist item is of the day of its task, {date}. Leave it out.", date=str(parent.date)),
+            )
         return parent.date
     return codes.first_day(new.horizon, new.date or today(user))
 
@@ -304,8 +320,13 @@ def _take(user: User, series: str, count: int) -> range:
     if counter.last + count > codes.MAX_NUMBER:
         raise ProductError(
             "numbers_used_up",
-            f"The numbers end at {series}{codes.MAX_NUMBER}, deleted ones count, and {codes.MAX_NUMBER - counter.last} "
-            "are left. Change one that is there, or choose another day or task.",
+            Sentence(
+                "The numbers end at {series}{max_number}, deleted ones count, and {last} "
+                "are left. Change one that is there, or choose another day or task.",
+                series=series,
+                max_number=str(codes.MAX_NUMBER),
+                last=codes.MAX_NUMBER - counter.last,
+            ),
             status=409,
         )
     CodeSeries.objects.filter(pk=counter.pk).update(last=F("last") + count)

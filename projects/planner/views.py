@@ -159,7 +159,7 @@ def _said(request: Request) -> str:
 
 def _at_its_place(request: Request, error: ProductError) -> HttpResponse:
     """The sentence goes into the form that was sent, whose text stays."""
-    context = {"code": error.code, "detail": error.detail}
+    context = {"code": error.code, "detail": error.sentence}
     response = render(request, "ui/_problem.html", context, status=error.status)
     response["HX-Retarget"], response["HX-Reswap"], response["HX-Reselect"] = (
         "find [data-problem]",

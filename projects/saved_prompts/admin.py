@@ -6,6 +6,7 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext
 
 from accounts.models import User
 from core.admin import RowAdmin, acting, display
@@ -29,7 +30,7 @@ class SavedPromptForm(forms.ModelForm[SavedPrompt]):
     def clean_name(self) -> str:
         name = " ".join(self.cleaned_data["name"].split())
         if SavedPrompt.objects.filter(owner=None, project=None, name=name).exclude(pk=self.instance.pk).exists():
-            raise forms.ValidationError("There is a prompt of this name for everybody already.")
+            raise forms.ValidationError(gettext("There is a prompt of this name for everybody already."))
         return name
 
     def clean_text(self) -> str:
@@ -37,7 +38,7 @@ class SavedPromptForm(forms.ModelForm[SavedPrompt]):
         try:
             require_usable(text)
         except ProductError as error:
-            raise forms.ValidationError(error.detail, code=error.code) from error
+            raise forms.ValidationError(str(error.sentence), code=error.code) from error
         return text
 
 

@@ -15,6 +15,7 @@ from accounts.access.api_views import ScopedView
 from core.api.fields import Strict, VisibleField
 from core.api.pagination import ByName
 from core.errors import ProductError
+from core.sentences import Sentence
 from personas.api import METHODS, require_admin
 from projects.models import Project
 from projects.saved_prompts import services
@@ -74,7 +75,8 @@ class ValuesField(serializers.DictField):
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
         if isinstance(data, dict) and len(data) > MOST_VALUES:
-            raise serializers.ValidationError(f"Give at most {MOST_VALUES:,} values.", code="max_length")
+            sentence = Sentence("Give at most {most_values} values.", most_values=MOST_VALUES)
+            raise serializers.ValidationError(str(sentence), code="max_length")
         values: dict[str, str] = super().to_internal_value(data)
         return values
 
@@ -111,7 +113,7 @@ class PromptViewSet(ScopedView, viewsets.ModelViewSet[SavedPrompt]):
                 return rows.filter(owner=None, project=None)
             case None:
                 return rows
-        raise ProductError("bad_filter", f"“of” is one of these: {', '.join(HOLDERS)}.")
+        raise ProductError("bad_filter", Sentence("“of” is one of these: {holders}.", holders=", ".join(HOLDERS)))
 
     def check_object_permissions(self, request: Request, obj: SavedPrompt) -> None:
         super().check_object_permissions(request, obj)

@@ -13,6 +13,7 @@ from accounts.models import User
 from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right, require_right
 from core.requests import get_or_404
+from core.sentences import Sentence
 from core.text import unix_lines, without_margins
 from personas.models import Persona
 from projects.models import Project
@@ -191,19 +192,26 @@ def _stored(prompt: SavedPrompt, name: str, text: str, before: object = None) ->
     if len(prompt.name) > SavedPrompt.MAX_NAME or len(prompt.text) > SavedPrompt.MAX_TEXT:
         raise ProductError(
             "prompt_too_long",
-            f"A name takes {SavedPrompt.MAX_NAME} characters at most, a text {SavedPrompt.MAX_TEXT:,}. Shorten it.",
+            Sentence(
+                "A name takes {max_name} characters at most, a text {max_text}. Shorten it.",
+                max_name=SavedPrompt.MAX_NAME,
+                max_text=SavedPrompt.MAX_TEXT,
+            ),
         )
     require_usable(prompt.text)
     moved = (prompt.owner_id, prompt.project_id) != before
     if moved and SavedPrompt.objects.beside(prompt).count() >= SavedPrompt.MOST:
         raise ProductError(
-            "too_many_prompts", f"{SavedPrompt.MOST} prompts are the most in one place. Delete one that nobody uses."
+            "too_many_prompts",
+            Sentence("{most} prompts are the most in one place. Delete one that nobody uses.", most=SavedPrompt.MOST),
         )
     try:
         with transaction.atomic():
             prompt.save()
     except IntegrityError as error:
         raise ProductError(
-            "prompt_name_taken", f"There is a prompt called “{prompt.name}” already. Choose another name.", status=409
+            "prompt_name_taken",
+            Sentence("There is a prompt called “{name}” already. Choose another name.", name=prompt.name),
+            status=409,
         ) from error
     return prompt

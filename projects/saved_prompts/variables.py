@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.errors import ProductError
+from core.sentences import Sentence
 
 MOST = 20  # variables of one prompt
 LONGEST = 20_000  # characters of a value
@@ -47,7 +48,8 @@ def require_usable(text: str) -> None:
     """Raises `too_many_variables`."""
     if len(variables(text)) > MOST:
         raise ProductError(
-            "too_many_variables", f"A prompt asks for {MOST} things at most. Write some of them into the text itself."
+            "too_many_variables",
+            Sentence("A prompt asks for {most} things at most. Write some of them into the text itself.", most=MOST),
         )
 
 
@@ -63,10 +65,18 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 def _value(variable: Variable, value: str) -> str:
     value = value if value.strip() else variable.default
     if not value:
-        raise ProductError("variable_missing", f"Say what to put in the place of “{variable.name}”.")
+        raise ProductError(
+            "variable_missing", Sentence("Say what to put in the place of “{name}”.", name=variable.name)
+        )
     if variable.choices and value not in variable.choices:
         choices = ", ".join(variable.choices)
-        raise ProductError("variable_unknown_choice", f"“{variable.name}” can be one of these: {choices}.")
+        raise ProductError(
+            "variable_unknown_choice",
+            Sentence("“{name}” can be one of these: {choices}.", name=variable.name, choices=choices),
+        )
     if len(value) > LONGEST:
-        raise ProductError("variable_too_long", f"“{variable.name}” takes {LONGEST:,} characters at most. Shorten it.")
+        raise ProductError(
+            "variable_too_long",
+            Sentence("“{name}” takes {longest} characters at most. Shorten it.", name=variable.name, longest=LONGEST),
+        )
     return value

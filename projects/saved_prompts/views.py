@@ -81,7 +81,7 @@ def _page(
         "for_everybody": has_right(request.user, "add", SavedPrompt) or has_right(request.user, "change", SavedPrompt),
         "longest_name": SavedPrompt.MAX_NAME,
         "longest_text": SavedPrompt.MAX_TEXT,
-        "problem": {"code": error.code, "detail": error.detail} if error else None,
+        "problem": error,
         "written": written or {},
         **more,
     }

@@ -16,55 +16,99 @@ _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 # NUL and lone surrogates are what PostgreSQL refuses; the other control characters mean nothing in text.
 _UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
+
+def gettext_noop(template: str) -> str:
+    """Mark a literal for the catalogues of whoever shows it; xgettext knows the name."""
+    return template
+
+
 SENTENCES = {
-    "encrypted": "It is protected with a password. Open its page to enter the password.",
-    "locked_inside": "It is protected with a password. Enter it on the page of the file that this one is in.",
-    "wrong_inside": "The password does not open it. Enter its own on the page of the file that this one is in.",
-    "untried_inside": "It is protected with a password, and so are too many beside it. Upload it by itself.",
-    "wrong_password": "This password does not open it. Enter the right one on its page.",
-    "protected": "It is protected in a way that cannot be opened here. Remove the protection and upload it again.",
-    "damaged": "It is damaged, so it cannot be opened. Upload an intact copy.",
-    "bomb": "It unpacks to far more than a real document holds, so it was not opened.",
-    "empty": "There is nothing in it.",
-    "too_large": "It holds more than 5,000 pages, 20 million characters or 100 million pixels. Upload it in parts.",
-    "no_text": "It has no text, like a scan made of pictures. Run text recognition (OCR) on it, then upload it again.",
-    "scan_unread": "It is a scan, and the model that reads scans failed at its pages. Try again in some minutes.",
-    "unsupported": "Files of this kind cannot be read. Save it as PDF, DOCX, XLSX, PPTX or plain text and upload that.",
-    "unknown_encoding": "There is no such text encoding. Choose another one, or let it be found.",
-    "took_too_long": "Reading it took too long. Upload it in parts.",
-    "too_much_memory": "Reading it took too much memory. Upload it in parts.",
+    "encrypted": gettext_noop("It is protected with a password. Open its page to enter the password."),
+    "locked_inside": gettext_noop(
+        "It is protected with a password. Enter it on the page of the file that this one is in."
+    ),
+    "wrong_inside": gettext_noop(
+        "The password does not open it. Enter its own on the page of the file that this one is in."
+    ),
+    "untried_inside": gettext_noop(
+        "It is protected with a password, and so are too many beside it. Upload it by itself."
+    ),
+    "wrong_password": gettext_noop("This password does not open it. Enter the right one on its page."),
+    "protected": gettext_noop(
+        "It is protected in a way that cannot be opened here. Remove the protection and upload it again."
+    ),
+    "damaged": gettext_noop("It is damaged, so it cannot be opened. Upload an intact copy."),
+    "bomb": gettext_noop("It unpacks to far more than a real document holds, so it was not opened."),
+    "empty": gettext_noop("There is nothing in it."),
+    "too_large": gettext_noop(
+        "It holds more than 5,000 pages, 20 million characters or 100 million pixels. Upload it in parts."
+    ),
+    "no_text": gettext_noop(
+        "It has no text, like a scan made of pictures. Run text recognition (OCR) on it, then upload it again."
+    ),
+    "scan_unread": gettext_noop(
+        "It is a scan, and the model that reads scans failed at its pages. Try again in some minutes."
+    ),
+    "unsupported": gettext_noop(
+        "Files of this kind cannot be read. Save it as PDF, DOCX, XLSX, PPTX or plain text and upload that."
+    ),
+    "unknown_encoding": gettext_noop("There is no such text encoding. Choose another one, or let it be found."),
+    "took_too_long": gettext_noop("Reading it took too long. Upload it in parts."),
+    "too_much_memory": gettext_noop("Reading it took too much memory. Upload it in parts."),
 }
 # What is said of a file that was read only in part, by what is missing.
 LEFT_OUT = {
-    "scans": "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs.",
-    "recognised": "The text of {count} of its {pages} pages was recognised on pictures (OCR). It may have errors.",
-    "unread": "The model that reads scans failed at {count} of its {pages} pages. Read it again to try once more.",
-    "layer": "The text that {count} of its {pages} pages brought along does not fit what they show, so it was "
-    "recognised anew (OCR). It may have errors.",
-    "pictures": "Pictures that were left out: {count}.",
-    "attachments": "Attachments that were not read: {count}. Upload them by themselves.",
-    "members": "Files in it that were not read: {count}. Each says why.",
-    "repeated": "Lines at the head or foot of pages that only repeat those of earlier pages were left out: {count}.",
-    "unmapped": "{count} of its {pages} pages are in fonts that do not say which letters they show. "
-    "What is read of them may be wrong.",
-    "converted": "Models and browsers do not take pictures of this kind, so they are shown it as JPEG or PNG.",
-    "shrunk": "It is shown with its longer edge at {count} pixels.",
-    "slides": "{count} of its {pages} slides have no text. What their pictures show is left out.",
+    "scans": gettext_noop(
+        "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs."
+    ),
+    "recognised": gettext_noop(
+        "The text of {count} of its {pages} pages was recognised on pictures (OCR). It may have errors."
+    ),
+    "unread": gettext_noop(
+        "The model that reads scans failed at {count} of its {pages} pages. Read it again to try once more."
+    ),
+    "layer": gettext_noop(
+        "The text that {count} of its {pages} pages brought along does not fit what they show, so it was "
+        "recognised anew (OCR). It may have errors."
+    ),
+    "pictures": gettext_noop("Pictures that were left out: {count}."),
+    "attachments": gettext_noop("Attachments that were not read: {count}. Upload them by themselves."),
+    "members": gettext_noop("Files in it that were not read: {count}. Each says why."),
+    "repeated": gettext_noop(
+        "Lines at the head or foot of pages that only repeat those of earlier pages were left out: {count}."
+    ),
+    "unmapped": gettext_noop(
+        "{count} of its {pages} pages are in fonts that do not say which letters they show. "
+        "What is read of them may be wrong."
+    ),
+    "converted": gettext_noop(
+        "Models and browsers do not take pictures of this kind, so they are shown it as JPEG or PNG."
+    ),
+    "shrunk": gettext_noop("It is shown with its longer edge at {count} pixels."),
+    "slides": gettext_noop("{count} of its {pages} slides have no text. What their pictures show is left out."),
 }
 # What is said of an unsupported file whose kind is known.
 KINDS = {
-    "doc": "This is a document of a Word that is older than Word 97. Save it as DOCX in LibreOffice and upload that.",
-    "iwork": "This is a document of Pages, Numbers or Keynote. Export it there as PDF or for Office and upload that.",
-    "archive": "This is an archive of files. Unpack it and upload the files in it.",
-    "heic": "This is a picture of a phone (HEIC), which this machine cannot open. Save it as JPEG and upload that.",
-    "audio": "This is a sound recording, and sound is not read. Upload what is said in it as text.",
-    "video": "This is a video, and videos are not read. Upload what is said in it as text, or pictures of it.",
-    "program": "This is a program, not a document.",
+    "doc": gettext_noop(
+        "This is a document of a Word that is older than Word 97. Save it as DOCX in LibreOffice and upload that."
+    ),
+    "iwork": gettext_noop(
+        "This is a document of Pages, Numbers or Keynote. Export it there as PDF or for Office and upload that."
+    ),
+    "archive": gettext_noop("This is an archive of files. Unpack it and upload the files in it."),
+    "heic": gettext_noop(
+        "This is a picture of a phone (HEIC), which this machine cannot open. Save it as JPEG and upload that."
+    ),
+    "audio": gettext_noop("This is a sound recording, and sound is not read. Upload what is said in it as text."),
+    "video": gettext_noop(
+        "This is a video, and videos are not read. Upload what is said in it as text, or pictures of it."
+    ),
+    "program": gettext_noop("This is a program, not a document."),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class ReaderSentence:
     """A sentence for people: `template` in English, with fields that have the names of `values`."""
 
     template: str
@@ -86,8 +130,8 @@ class ReaderError(Exception):
         self.kind = kind
 
     @property
-    def sentence(self) -> Sentence:
-        return Sentence(KINDS[self.kind] if self.kind else SENTENCES[self.code])
+    def sentence(self) -> ReaderSentence:
+        return ReaderSentence(KINDS[self.kind] if self.kind else SENTENCES[self.code])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +158,12 @@ class Extracted:
     places: dict[int, bytes] = field(default_factory=dict)
 
     @property
-    def notes(self) -> list[Sentence]:
+    def notes(self) -> list[ReaderSentence]:
         """Return the sentences on what could be read only in part."""
         pages = len(self.spans)
-        return [Sentence(LEFT_OUT[part], {"count": count, "pages": pages}) for part, count in self.left_out.items()]
+        return [
+            ReaderSentence(LEFT_OUT[part], {"count": count, "pages": pages}) for part, count in self.left_out.items()
+        ]
 
     def page_at(self, position: int) -> int:
         """The page that holds or follows this character, counted from 1; 0 where there are no pages."""

@@ -7,10 +7,10 @@ import re
 from dataclasses import replace
 
 from readers.formats.media_types import MAIL, MBOX, MSG, ZIP
-from readers.formats.result import SENTENCES, Extracted, Sentence, paged
+from readers.formats.result import SENTENCES, Extracted, ReaderSentence, gettext_noop, paged
 
 CODES = ("locked_inside", "wrong_inside", "untried_inside")
-STILL_CLOSED = "Files in it that a password still closes: {names}. Enter the password on its page."
+STILL_CLOSED = gettext_noop("Files in it that a password still closes: {names}. Enter the password on its page.")
 _NAMED = 10  # of them
 _WHY = "|".join(re.escape(f"[Not read: {SENTENCES[code]}]") for code in CODES)
 _PROTECTED = f"\n\n[Not read: {SENTENCES['protected']}]"
@@ -32,11 +32,11 @@ def refusal(found: Extracted, password: str) -> str:
     return ("wrong_password" if password else "encrypted") if locked else "protected"
 
 
-def closed_notice(found: Extracted) -> Sentence | None:
+def closed_notice(found: Extracted) -> ReaderSentence | None:
     """Return the sentence that names the closed files; None if there are none."""
     closed = closed_names(found)
     more = ", …" if len(closed) > _NAMED else ""
-    return Sentence(STILL_CLOSED, {"names": ", ".join(closed[:_NAMED]) + more}) if closed else None
+    return ReaderSentence(STILL_CLOSED, {"names": ", ".join(closed[:_NAMED]) + more}) if closed else None
 
 
 def with_opened(found: Extracted, before: str, spans: list[list[int]]) -> Extracted:

@@ -170,7 +170,7 @@ def test_an_address_that_is_gone_is_told_nothing_more(program: Program, olga: Us
     made(program, receiver.url)
     receiver.answers = [410]
     assert tried(happened(olga)).status == "failed"
-    assert "410" in Webhook.objects.get().note
+    assert "410" in Webhook.objects.get().note.english
     emit(owner_id=olga.pk, event="turn.finished", ids={}, paths={})
     assert WebhookDelivery.objects.count() == 1
 

@@ -13,6 +13,7 @@ from chat.models import Conversation, Turn
 from chat.models.conversation_state import ChatScope
 from chat.prompts.turn_context import TurnContext, base_context
 from core import background
+from core.sentences import NO_SENTENCE
 from llm.known_models import efforts_of
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona
@@ -125,11 +126,14 @@ def test_what_a_model_does_not_take_is_refused_or_said(person: Person, applicati
     refused = person.caller.post(turns, {**asked, "models": [str(plain.pk)], "effort": "low"}, expect=400)
     assert "cannot be told how long to reason" in refused["detail"]
     assert context(person, model, "max").effort.sent == ""
-    assert "does not take the effort of reasoning “max”; none was sent" in context(person, model, "max").effort.note
+    assert (
+        "does not take the effort of reasoning “max”; none was sent"
+        in context(person, model, "max").effort.note.english
+    )
     model.effort = "low"
-    assert context(person, model, "max").effort.note.endswith("“low” was sent.")
-    assert context(person, plain, "max").effort.note
-    assert context(person, plain, "").effort == ("", "")
+    assert context(person, model, "max").effort.note.english.endswith("“low” was sent.")
+    assert context(person, plain, "max").effort.note.english
+    assert context(person, plain, "").effort == ("", NO_SENTENCE)
 
 
 def test_room_is_kept_for_what_is_reasoned(person: Person, application: Application, model: Model) -> None:
@@ -149,7 +153,7 @@ def test_an_answer_with_little_room_is_not_all_reasoning(person: Person, model: 
     model.max_output = 3_000
     small = context(person, model, "high")
     assert small.effort.sent == "low"
-    assert "at most 3,000 tokens" in small.effort.note
+    assert "at most 3,000 tokens" in small.effort.note.english
     assert small.room.reserved_output <= 3_000
     assert small.reasoning_tokens <= 1_500
     model.max_output = 100

@@ -245,7 +245,7 @@ def test_an_event_goes_out_as_it_was_written_but_for_what_it_says_to_people() ->
     wire: dict[str, Any] = {"type": "TEXT_MESSAGE_CONTENT", "turn": "t", "seq": 3, "ts": 1.5, "part": 0, "delta": "né"}
     odd = Written("TEXT_MESSAGE_CONTENT", 3, " " + written(wire))  # to the letter
     assert text_of(odd, "vi") is odd.text
-    detail = UNEXPECTED.detail
+    detail = UNEXPECTED.detail.dump()
     error = Written("RUN_ERROR", 4, written({"type": "RUN_ERROR", "seq": 4, "detail": detail}))
     assert detail in text_of(error, "en")
     assert detail not in text_of(error, "vi") and '"seq":4' in text_of(error, "vi")

@@ -23,6 +23,7 @@ from chat.models import Conversation, Import, Message
 from chat.models.tree import branch_rows
 from chat.prompts.history import counts_of
 from core.errors import ProductError
+from core.sentences import Sentence
 from files.services import stored_bytes
 from llm.tokens import CATCH_ALL, count, tokenizer
 from tests.application import Application
@@ -169,7 +170,7 @@ CIRCLE = {**chatgpt("circle", [], "x"), "mapping": {key: node(key, above, "user"
 def test_what_cannot_be_imported_is_skipped_with_its_reason(upload: Upload, user: User, row: Any, why: str) -> None:
     job = upload(as_json(row, claude()))
     assert (job.status, job.imported, job.skipped) == ("done", 1, 1)
-    assert why in job.results[0]["why"]
+    assert why in Sentence.load(job.results[0]["why"]).english
     assert Conversation.objects.visible_to(user).count() == 1
 
 
@@ -208,7 +209,7 @@ def test_a_conversation_far_too_deep_for_recursion_is_imported(upload: Upload, u
 def test_hostile_and_damaged_files_are_refused_with_a_sentence(upload: Upload, content: bytes, code: str) -> None:
     job = upload(content)
     assert (job.status, job.error_code) == ("failed", code)
-    assert len(job.error_detail) > 20
+    assert len(job.error_detail.english) > 20
 
 
 def test_a_zip_bomb_is_refused_while_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +225,10 @@ def test_a_hostile_conversation_costs_itself_and_not_the_others(upload: Upload, 
     hostile = b'[{"title":"M","mapping":{"a":[' + b"[]," * stream.MAX_VALUES + b"[]]}},"
     job = upload(as_zip(hostile + as_json(claude())[1:]))
     assert (job.status, job.imported, job.skipped) == ("done", 1, 1)
-    assert (job.results[0]["title"], job.results[0]["why"]) == ("M", "It has more than 1,000,000 values.")
+    assert (job.results[0]["title"], Sentence.load(job.results[0]["why"]).english) == (
+        "M",
+        "It has more than 1,000,000 values.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,7 +243,7 @@ def test_a_hostile_conversation_costs_itself_and_not_the_others(upload: Upload, 
 def test_only_what_is_looked_at_counts_and_has_limits(monkeypatch: pytest.MonkeyPatch, row: Any, why: str) -> None:
     monkeypatch.setattr(stream, "MAX_CONVERSATION", 1_000)
     found = [each for each in stream.rows(io.BytesIO(as_json(row, {"title": "next"}))) if isinstance(each, stream.Row)]
-    assert why in found[0].why and bool(why) == bool(found[0].why)
+    assert why in Sentence.load(found[0].why).english and bool(why) == bool(found[0].why)
     assert found[0].value["title"] == "M"
     assert (found[1].value, found[1].why) == ({"title": "next"}, "")
 
@@ -275,7 +279,7 @@ def test_an_import_whose_reader_dies_or_lies_ends_at_once(
     monkeypatch.setattr(sys, "executable", str(reader))
     job = upload(as_json(claude()))
     assert (job.status, job.error_code, job.attempt) == ("failed", code, 1)
-    assert len(job.error_detail) > 20
+    assert len(job.error_detail.english) > 20
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from chat.turns.submit import submit as begin
 from contrib.ag_ui.translation import Head as Run
 from contrib.ag_ui.translation import Translation
 from core.background import TURNS, on_database, streams_of_loop, submit
+from core.sentences import Sentence
 from llm.types.model_call import (
     LoopEvent,
     ReasoningDelta,
@@ -52,7 +53,7 @@ SAYS: list[LoopEvent] = [
     ToolCallStarted(0, "c", "look"),
     *(ToolCallDelta(0, piece) for piece in ('{"at"', ': "s', 'ea"}')),
     StepFinished("tool_calls", Usage(5, 2)),
-    ToolRunStarted(LOOK, "Looking at the sea"),
+    ToolRunStarted(LOOK, Sentence("Looking at the sea")),
     ToolRunFinished(LOOK, "Waves.", False, {"documents": [SOURCE]}),
     StepStarted(2),
     *(TextDelta(f"Wave {number} of the sea, ") for number in range(10)),

@@ -256,7 +256,7 @@ def test_tools_are_those_that_a_group_may_use_and_what_is_missing_is_said(olga: 
         scope = ChatScope(persona=persona)
         base = base_context(user=olga, model=model, scope=scope)
         box = context_of_draft(base=base, scope=scope, text="", files=()).toolbox
-        return {*box.tools}, " ".join(box.notes)
+        return {*box.tools}, " ".join(note.english for note in box.notes)
 
     assert planned()[0] >= {"web_search", "calendar__when", "mail__when"}
     nothing_for_everyone()

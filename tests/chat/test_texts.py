@@ -106,7 +106,10 @@ def test_a_stored_turn_is_planned_again_under_its_own_texts(
     assert "(cut)" in str(application.model.finished("And then?")[-1].body)
     PromptText.objects.filter(name="omission_note").delete()
     [result] = planned(turns)
-    assert result.problems[0] == ("text_deleted", "The version of “In place of messages left out” was deleted.")
+    assert (result.problems[0].code, result.problems[0].detail.english) == (
+        "text_deleted",
+        "The version of “In place of messages left out” was deleted.",
+    )
     turn = Turn.objects.get(conversation=conversation)
     turn.report["calls"][0]["made_with"]["texts"] = "other"
     turn.save()

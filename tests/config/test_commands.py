@@ -143,7 +143,7 @@ def test_behind_a_proxy_it_is_said_whose_address_counts(settings: Settings) -> N
     settings.TRUSTED_PROXIES = 1
     [trusted] = client_addresses()
     assert (unset.state, trusted.state) == ("warn", "ok")
-    assert "TRUSTED_PROXIES" in unset.mend and "from X-Forwarded-For" in trusted.detail
+    assert "TRUSTED_PROXIES" in unset.mend.english and "from X-Forwarded-For" in trusted.detail.english
 
 
 def test_keys_that_cannot_be_decrypted_and_a_silent_provider_are_found(

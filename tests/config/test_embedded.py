@@ -118,7 +118,7 @@ def test_a_start_closes_all_that_is_ours_and_nothing_else(tmp_path: Path, settin
         path.write_bytes(b"private")
         path.chmod(0o755)
     (tmp_path / "files/elsewhere").symlink_to(own)
-    said = {finding.subject: finding.detail for finding in _open_to_others()}
+    said = {finding.subject.english: finding.detail.english for finding in _open_to_others()}
     assert said["Data directory"] == f"others on this machine can write {tmp_path}"
     assert {"files/83/4f/834f", "celerybeat-schedule.db"} <= set(re.findall(r"[\w./-]+", said["Stored files"]))
     paths.close_to_others(tmp_path)

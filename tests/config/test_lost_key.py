@@ -132,7 +132,7 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
             assert "ENCRYPTION_KEYS" in refused.value.detail
         assert not model_facts.ask(provider).answered
         assert server.heads == []
-        said = {finding.subject: finding.detail for finding in _stored_keys()}
+        said = {finding.subject.english: finding.detail.english for finding in _stored_keys()}
         assert said == {
             "Stored API keys": "cannot be decrypted: Ours",
             "Keys of web search": "cannot be decrypted: Found",

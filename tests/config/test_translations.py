@@ -12,8 +12,6 @@ from django.utils.translation import deactivate, ngettext, override
 
 from accounts.models import User
 from config import apps
-from core.errors import NotFound
-from core.i18n import LONGEST_MATCHED, _form, translated
 from scripts import messages
 
 LANGUAGES = [code for code, _name in settings.LANGUAGES if code != settings.LANGUAGE_CODE]
@@ -66,36 +64,6 @@ def test_no_template_shows_words_that_cannot_be_translated() -> None:
     pages = [path for path in (settings.BASE_DIR / "templates").rglob("*.html") if "admin" not in path.parts]
     shown = {path.name: {words.strip(" ·") for words in bare_words(path)} - SAME for path in pages}
     assert {name: words for name, words in shown.items() if words} == {}
-
-
-def test_a_sentence_with_values_is_found_by_its_form() -> None:
-    with override("vi"):
-        assert translated(NotFound("project").detail) == "Không có dự án nào như vậy, hoặc không phải của bạn."
-        assert translated("A conversation has at most 20 links. End one first.").startswith("Một cuộc trò chuyện có")
-        assert translated("What a provider said.") == "What a provider said."
-    assert translated(NotFound("project").detail) == NotFound("project").detail
-
-
-def test_a_long_sentence_stays_as_it_is() -> None:
-    with override("vi"):
-        for length in (10, LONGEST_MATCHED, 100_000):
-            sentence = f"“{'x' * length}” could not be read: There is nothing in it. Remove it from the message."
-            assert (translated(sentence) == sentence) == (len(sentence) > LONGEST_MATCHED)
-
-
-def test_a_value_with_the_words_around_it_is_read_as_short_as_can_be() -> None:
-    form = _form("{one} of {two}, at {three}.", "")
-    assert form.values("a of b of c, at d, at e.") == {"one": "a", "two": "b of c", "three": "d, at e"}
-    assert form.values("a of b, at .") == {"one": "a", "two": "b", "three": ""}
-    assert form.values("a of b.") is None
-    assert form.values("a of b, at c") is None
-    assert _form("It is {it}.", "").values("It is.") is None
-
-
-def test_a_sentence_inside_a_sentence_is_translated_too() -> None:
-    with override("vi"):
-        said = translated("“a.pdf” could not be read: There is nothing in it. Remove it from the message.")
-    assert said == "Không đọc được “a.pdf”: Trong tệp không có gì. Hãy bỏ nó khỏi tin nhắn."
 
 
 def test_numbers_have_the_form_of_their_language() -> None:

@@ -56,11 +56,13 @@ def test_files_and_folders_are_private_whatever_the_umask_and_what_was_there(tmp
 
 
 def test_an_open_folder_that_was_there_is_named_and_a_new_one_is_closed(tmp_path: Path) -> None:
-    assert private_files.make_target(tmp_path / "new" / "folder") == ""
+    assert private_files.make_target(tmp_path / "new" / "folder") is None
     assert (tmp_path / "new" / "folder").stat().st_mode & 0o777 == 0o700
-    assert private_files.make_target(tmp_path / "new" / "folder") == ""
+    assert private_files.make_target(tmp_path / "new" / "folder") is None
     (tmp_path / "new" / "folder").chmod(0o750)
-    assert "is open to others of this machine (mode 750)" in private_files.make_target(tmp_path / "new" / "folder")
+    warning = private_files.make_target(tmp_path / "new" / "folder")
+    assert warning is not None
+    assert "is open to others of this machine (mode 750)" in warning.english
 
 
 def writes(path: Path) -> Iterator[str]:

@@ -123,7 +123,9 @@ def test_a_search_goes_by_words_alone_and_says_so_where_no_worker_embeds(monkeyp
     result = search_many(queries=["kettle", "ladder"], files=files)
     assert {hit.text for hit in result.hits} == {"A kettle boils.", "A ladder leans."}
     [note] = result.notes
-    assert note.startswith("The embedder “Bundled” did not answer (“The bundled embedder does not answer: no worker")
+    assert note.english.startswith(
+        "The embedder “Bundled” did not answer (“The bundled embedder does not answer: no worker"
+    )
     with serving():
         result = search_many(queries=["kettle"], files=files)
     assert result.notes == () and result.hits[0].cosine > 0

@@ -71,10 +71,10 @@ def test_a_file_is_stored_read_given_back_and_deleted_there(
 
 def test_doctor_uses_it_and_says_nothing_of_its_keys(bucket: None, s3: str, settings: Settings) -> None:
     [found] = _storage()
-    assert (found.state, found.detail) == ("ok", "ours/workspace can be written and read")
+    assert (found.state, found.detail.english) == ("ok", "ours/workspace can be written and read")
     use(settings, s3.replace("127.0.0.1", "127.0.0.1:1/"))
     [found] = _storage()
-    assert found.state == "fail" and "secret" not in found.detail
+    assert found.state == "fail" and "secret" not in found.detail.english
 
 
 def test_a_server_that_is_away_is_told_in_words(application: Application, person: Person, settings: Settings) -> None:

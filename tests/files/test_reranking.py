@@ -58,10 +58,12 @@ def test_a_passage_that_is_too_long_for_it_is_cut_and_the_note_says_so(db: None,
         found = find_passages(queries=["falcon"], files=file)
         assert [hit.text[7] for hit in found.hits] == ["4", "3"] and 0 < found.hits[0].score < 1
         [note] = found.notes
-        assert note.startswith("The re-ranker “Ours” judged 1 of 2 passages by their first 3")
+        assert note.english.startswith("The re-ranker “Ours” judged 1 of 2 passages by their first 3")
         assert len(server.asked) == 1 and len(server.bodies) == 2
         Reranker.objects.update(longest=100)
-        assert find_passages(queries=["falcon"], files=file).notes[0].endswith("by their first 100 tokens alone.")
+        assert (
+            find_passages(queries=["falcon"], files=file).notes[0].english.endswith("by their first 100 tokens alone.")
+        )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_a_failure_leaves_the_first_order_and_a_note(files: Any, broken: bytes |
         asked = len(server.heads)
         assert found.hits == first
         [note] = found.notes
-        assert note.startswith(NOT_ORDERED) and why in note
+        assert note.english.startswith(NOT_ORDERED) and why in note.english
         assert find_passages(queries=["garden"], files=files).notes == (note,)
         assert len(server.heads) == asked, "it is left alone for a moment"
 
@@ -97,10 +99,10 @@ def test_a_server_that_is_away_and_a_key_that_is_wrong_are_named(files: Any) -> 
     with ScriptedReranker() as server:
         row = row_of(server, api_key="another")
         row.save()
-        assert "refused the API key" in find_passages(queries=["falcon"], files=files).notes[0]
+        assert "refused the API key" in find_passages(queries=["falcon"], files=files).notes[0].english
     Reranker.objects.update(api_key=KEY)
     found = find_passages(queries=["falcon"], files=files)
-    assert points(found.hits) == [1, 7, 9, 5] and "cannot be reached" in found.notes[0]
+    assert points(found.hits) == [1, 7, 9, 5] and "cannot be reached" in found.notes[0].english
 
 
 @pytest.mark.parametrize(
@@ -115,15 +117,15 @@ def test_a_server_that_is_away_and_a_key_that_is_wrong_are_named(files: Any) -> 
 def test_what_jina_refuses_is_named(files: Any, status: str, code: str, said: str, why: str) -> None:
     with ScriptedReranker(jina=True, broken=refused_by_jina(status, code, said)) as server:
         row_of(server).save()
-        assert why in find_passages(queries=["falcon"], files=files).notes[0]
+        assert why in find_passages(queries=["falcon"], files=files).notes[0].english
 
 
 def test_a_key_and_a_model_that_jina_does_not_know_are_named(files: Any) -> None:
     with ScriptedReranker(jina=True) as server:
         row_of(server, api_key="another").save()
-        assert "refused the API key" in find_passages(queries=["falcon"], files=files).notes[0]
+        assert "refused the API key" in find_passages(queries=["falcon"], files=files).notes[0].english
         Reranker.objects.update(api_key=KEY, model="rank-1")
-        assert "does not offer this model" in find_passages(queries=["falcon"], files=files).notes[0]
+        assert "does not offer this model" in find_passages(queries=["falcon"], files=files).notes[0].english
         Reranker.objects.update(model=JINAS_MODEL)
         assert points(find_passages(queries=["falcon"], files=files).hits) == [9, 7, 5, 1]
 

@@ -89,7 +89,7 @@ async def test_the_tools_of_a_server_over_http_are_offered_and_run(url: str) -> 
     assert tool.definition.description == "Adds two numbers."
     assert tool.definition.parameters["type"] == "object"
     assert set(tool.definition.parameters["properties"]) == {"a", "b"}
-    assert tool.label({"a": 1}) == "Asking calc: add"
+    assert tool.label({"a": 1}).english == "Asking calc: add"
     assert (await run_tool(tool, {"a": 2, "b": 40})).text == "42"
 
 
@@ -218,7 +218,7 @@ async def test_one_bad_tool_costs_no_other_and_is_named(wire: str, tmp_path: Pat
         listing = await tools_of(server)
         offered = {each.definition.name: each for each in listing.tools}
         assert list(offered) == ["odd__good", *(f"odd__{name}" for name in BAD_SCHEMAS)]
-        assert {each.name: each.reason for each in listing.problems} == {
+        assert {each.name: each.reason.english for each in listing.problems} == {
             "odd__broken": "Its input is of type array, but a call always carries an object.",
             "tool 15": "It has no name.",
             "tool 16": "It has no name.",
@@ -248,7 +248,7 @@ async def test_pages_in_a_circle_end_and_an_empty_page_leads_on(
     with reached(Misbehaving([], pages=pages), wire, tmp_path) as server:
         listing = await tools_of(server)
     assert [each.served_as for each in listing.tools] == names
-    assert [each.reason for each in listing.problems if each.name == "odd: more tools"] == (
+    assert [each.reason.english for each in listing.problems if each.name == "odd: more tools"] == (
         ["The pages of the server's list do not end; those beyond are not read."] if reason else []
     )
 
@@ -269,8 +269,8 @@ async def test_an_answer_that_is_no_message_is_said_in_plain_words() -> None:
             pytest.raises(ServerFailed) as failure,
         ):
             await tools_of(Server("nobody", url=f"http://127.0.0.2:{server.port}/"))
-        assert failure.value.code == "tool_server_invalid" and words in failure.value.advice
-        assert "validation error" not in f"{failure.value} {failure.value.advice}"
+        assert failure.value.code == "tool_server_invalid" and words in failure.value.advice.english
+        assert "validation error" not in f"{failure.value} {failure.value.advice.english}"
 
 
 async def test_a_result_of_a_megabyte_comes_whole(wire: str, tmp_path: Path) -> None:
@@ -335,9 +335,9 @@ async def test_names_that_collide_are_told_apart_and_what_is_abusive_is_cut_and_
         assert [(each.name, each.offered) for each in listing.problems] == [
             ("odd__a_b", False), ("odd__long", True), ("odd: more tools", False),
         ]  # fmt: skip
-        assert "two tools of this name" in listing.problems[0].reason
-        assert "30,000 characters; the first 20,000" in listing.problems[1].reason
-        assert "more than 1,000 tools" in listing.problems[2].reason
+        assert "two tools of this name" in listing.problems[0].reason.english
+        assert "30,000 characters; the first 20,000" in listing.problems[1].reason.english
+        assert "more than 1,000 tools" in listing.problems[2].reason.english
         assert (await run_tool(listing.tools[1], {})).text == "Done."
 
 
@@ -361,7 +361,7 @@ async def test_what_a_process_wrote_in_place_of_an_answer_is_quoted_when_it_is_g
     script = "import sys; print('Listening', flush=True); sys.stdin.read()"
     with pytest.raises(ServerFailed) as failure:
         await tools_of(Server("nobody", command=f'{sys.executable} -c "{script}"'))
-    assert failure.value.code == "tool_server_timeout" and "wrote “Listening”" in failure.value.advice
+    assert failure.value.code == "tool_server_timeout" and "wrote “Listening”" in failure.value.advice.english
 
 
 TALKING = f"import sys; print('boom: {SECRET} and sk-abcdefghijklmnop', file=sys.stderr); sys.exit(3)"
@@ -383,11 +383,11 @@ async def test_the_cause_that_a_process_is_no_tool_server_is_for_the_administrat
 ) -> None:
     with pytest.raises(ServerFailed) as failure:
         await tools_of(Server("nobody", command=command, secrets={"TOKEN": SECRET}))
-    assert failure.value.code == code and advice in failure.value.advice
-    assert SECRET not in failure.value.advice and "sk-abc" not in failure.value.advice
+    assert failure.value.code == code and advice in failure.value.advice.english
+    assert SECRET not in failure.value.advice.english and "sk-abc" not in failure.value.advice.english
     assert str(failure.value) == "The tool server nobody cannot be reached or broke off. Go on without."
     if "boom" in command:
-        assert "It wrote last: “boom: … and …”" in failure.value.advice
+        assert "It wrote last: “boom: … and …”" in failure.value.advice.english
 
 
 async def test_a_process_that_answers_with_an_error_is_quoted() -> None:
@@ -395,7 +395,7 @@ async def test_a_process_that_answers_with_an_error_is_quoted() -> None:
     with pytest.raises(ServerFailed, match="nobody refused: Method not found") as failure:
         await tools_of(Server("nobody", command="cat"))
     assert failure.value.code == "tool_server_error"
-    assert failure.value.advice == "nobody answers, but with an error: “Method not found”."
+    assert failure.value.advice.english == "nobody answers, but with an error: “Method not found”."
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ async def test_the_cause_that_an_address_is_no_tool_server_is_for_the_administra
 ) -> None:
     with Misbehaving([]).over_http(status=status) as url, pytest.raises(ServerFailed) as failure:
         await tools_of(Server("nobody", url=url))
-    assert failure.value.code == code and advice in failure.value.advice
+    assert failure.value.code == code and advice in failure.value.advice.english
     assert "cannot be reached" in str(failure.value)
 
 

@@ -277,7 +277,7 @@ def test_the_doctor_names_what_retires_soon_and_what_is_larger_than_its_server()
     with model_servers.anthropic(lifecycle="deprecated", retires_at=f"{soon}T12:00:00Z") as server:
         provider = provider_at(server, kind="anthropic", path="")
         save_model(provider=provider, name="claude-opus-5-5", window=2_000_000)
-        found = [(each.subject, each.detail) for each in doctor._models()]
+        found = [(each.subject.english, each.detail.english) for each in doctor._models()]
     assert found == [
         ("Model claude-opus-5-5 of Ours", f"retires on {soon:%Y-%m-%d}"),
         ("Model claude-opus-5-5 of Ours", "its window is 2,000,000 tokens here, but 1,000,000 at its server"),

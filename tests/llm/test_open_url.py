@@ -181,4 +181,4 @@ async def test_stopping_closes_the_connection() -> None:
 
 
 def test_its_label_names_the_host() -> None:
-    assert OpenUrlTool().label({"url": "https://Site.example/a?b"}) == "Opening site.example"
+    assert OpenUrlTool().label({"url": "https://Site.example/a?b"}).english == "Opening site.example"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from core.sentences import Sentence
 from llm import agent_loop
 from llm.providers import lacking, wanted_in_later_turns
 from llm.types.model_call import (
@@ -72,8 +73,8 @@ class Weather:
     definition = WEATHER
     timeout = 10.0
 
-    def label(self, arguments: Mapping[str, Any]) -> str:
-        return "Looking"
+    def label(self, arguments: Mapping[str, Any]) -> Sentence:
+        return Sentence("Looking")
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         return ToolOutput(f"Rain in {arguments['city']}.")

@@ -200,7 +200,7 @@ async def test_queries_that_are_none_are_explained_to_the_model(queries: Any) ->
 
 def test_its_label_names_what_is_searched() -> None:
     tool = WebSearchTool(SearchService("searxng", "http://127.0.0.2:9"))
-    assert tool.label({"queries": ["cats", "dogs"]}) == "Searching the web for “cats” and 1 more"
+    assert tool.label({"queries": ["cats", "dogs"]}).english == "Searching the web for “cats” and 1 more"
 
 
 def test_the_key_is_in_no_description_of_the_service() -> None:

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.urls import reverse
+from django.utils.translation import gettext
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.parsers import MultiPartParser
@@ -53,7 +54,7 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
 
     def validate_default_profile(self, profile: BudgetProfile | None) -> BudgetProfile:
         if profile is None:
-            raise serializers.ValidationError("Name the profile that takes the place of the default.")
+            raise serializers.ValidationError(gettext("Name the profile that takes the place of the default."))
         return profile
 
     def get_logo(self, row: Workspace) -> str | None:

@@ -20,6 +20,7 @@ from chat.realtime.turn_stream import forget
 from chat.turns.services import stop_turn
 from core.audit.services import record_erasure
 from core.errors import ProductError
+from core.sentences import Sentence
 from files.models import File
 from files.storage import release
 from personas.services import delete_reminders_of
@@ -61,7 +62,7 @@ def _require_quiet(person: User) -> None:
     for turn in live:
         stop_turn(user=person, turn=turn)
     if live:
-        sentence = "An answer for this person is still being stopped. Try again in a minute."
+        sentence = Sentence("An answer for this person is still being stopped. Try again in a minute.")
         raise ProductError("still_answering", sentence, status=409)
 
 

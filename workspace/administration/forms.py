@@ -75,7 +75,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
             try:
                 logo_of(picture)
             except ProductError as error:
-                raise forms.ValidationError(error.detail, code=error.code) from error
+                raise forms.ValidationError(str(error.sentence), code=error.code) from error
             picture.seek(0)
         return picture
 

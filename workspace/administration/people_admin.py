@@ -15,6 +15,7 @@ from accounts.people_admin import UserAdmin
 from core.admin import Confirmation, acting, button, confirmed, go
 from core.errors import ProductError
 from core.permissions import has_right
+from core.sentences import Sentence
 from personas.models import Persona
 from projects.handing_over import Owned, hand_over, owned_by
 from projects.models import Project
@@ -47,9 +48,13 @@ class PeopleAdmin(UserAdmin):
             try:
                 moved, taker = hand_over(user=acting(request), person=person, to=form.cleaned_data["to"])
             except ProductError as error:
-                form.add_error("to", error.detail)
+                form.add_error("to", str(error.sentence))
             else:
-                self.message_user(request, f"“{taker}” owns {_in_words(moved)} now.", messages.SUCCESS)
+                self.message_user(
+                    request,
+                    Sentence("“{taker}” owns {moved} now.", taker=str(taker), moved=_in_words(moved)),
+                    messages.SUCCESS,
+                )
                 return HttpResponseRedirect(reverse("admin:accounts_user_change", args=[person.pk]))
         context = {"form": form, "person": person, "owned": _in_words(owned_by(person))}
         page = self.page(request, "hand_over", _("Hand over what %(name)s owns") % {"name": person}, context)
@@ -70,8 +75,8 @@ class PeopleAdmin(UserAdmin):
         try:
             erase_person(user=acting(request), person=person)
         except ProductError as error:
-            return self.back(request, person, error.detail, messages.ERROR)
-        self.message_user(request, "The person is erased.", messages.SUCCESS)
+            return self.back(request, person, error.sentence, messages.ERROR)
+        self.message_user(request, Sentence("The person is erased."), messages.SUCCESS)
         return go(reverse("admin:accounts_user_changelist"))
 
 

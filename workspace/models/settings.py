@@ -18,8 +18,10 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import DatabaseError, InterfaceError, models
 from django.db.models import Q
 from django.http import HttpRequest
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from core.sentences import Sentence
 from workspace.models import colours
 from workspace.models.version import VersionedCache
 
@@ -228,25 +230,29 @@ class Workspace(models.Model):
         problems: dict[str, str] = {}
         self.accent = self.accent.lower()
         if self.accent and not colours.HEX.fullmatch(self.accent):
-            problems["accent"] = "Write a colour as # and six digits, such as #0f6b5c, or leave it empty."
+            problems["accent"] = gettext("Write a colour as # and six digits, such as #0f6b5c, or leave it empty.")
         elif self.accent and (found := colours.least_contrast(self.accent)) < colours.READABLE:
             nearest = colours.readable(self.accent)
-            problems["accent"] = (
-                f"{self.accent} can hardly be read on light pages: its contrast is {found:.1f} to 1, and 4.5 is "
-                f"needed. The nearest colour that can is {nearest}."
+            unreadable = Sentence(
+                "{accent} can hardly be read on light pages: its contrast is {found} to 1, and 4.5 is "
+                "needed. The nearest colour that can is {nearest}.",
+                accent=self.accent,
+                found=f"{found:.1f}",
+                nearest=nearest,
             )
+            problems["accent"] = str(unreadable)
         known = all_languages()
         self.languages = [code for code in known if code in self.languages]
         if not self.languages:
-            problems["languages"] = "Offer at least one language."
+            problems["languages"] = gettext("Offer at least one language.")
         elif self.default_language not in self.languages:
-            problems["default_language"] = "The default language must be among those that are offered."
+            problems["default_language"] = gettext("The default language must be among those that are offered.")
         if self.page_reader is not None and not self.page_reader.vision:
-            problems["page_reader"] = "Choose a model that sees images."
+            problems["page_reader"] = gettext("Choose a model that sees images.")
         if self.sign_up and not settings.EMAIL_URL:
-            problems["sign_up"] = "Set EMAIL_URL first: whoever signs up confirms the address by a mail."
+            problems["sign_up"] = gettext("Set EMAIL_URL first: whoever signs up confirms the address by a mail.")
         if any(not DOMAIN.fullmatch(each) for each in self.sign_up_domain_names):
-            problems["sign_up_domains"] = "Write domains such as example.org, separated by commas."
+            problems["sign_up_domains"] = gettext("Write domains such as example.org, separated by commas.")
         if problems:
             raise ValidationError(problems)
 

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from accounts.models import User
 from accounts.people_admin import InviteForm
 from core.requests import get_or_404
+from core.sentences import Sentence
 from llm.forms import ProviderForm
 from llm.models import Provider
 from personas.forms import PersonaPageForm
@@ -69,7 +70,8 @@ class ConnectForm(ProviderForm):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         if cleaned.get("service") == COMPATIBLE and not cleaned.get("base_url") and "base_url" not in self.errors:
-            self.add_error("base_url", f"Enter the address of the server, such as {self.example}.")
+            sentence = Sentence("Enter the address of the server, such as {example}.", example=self.example)
+            self.add_error("base_url", str(sentence))
         return cleaned
 
 

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import User
 from core.errors import ProductError
+from core.sentences import Sentence
 from llm import model_facts
 from llm.models import Model, Provider
 from llm.services import save_model, test_connection
@@ -65,7 +66,7 @@ def offered(provider: Provider) -> list[str]:
     """The names of the models that it offers now. Raises `ModelError`, and `no_models` (422) where there are none."""
     names = test_connection(provider=provider)
     if not names:
-        sentence = (
+        sentence = Sentence(
             "The server answers, but offers no model. Load or download one there and try again, or type a model's name "
             "in the next step."
         )
@@ -76,7 +77,7 @@ def offered(provider: Provider) -> list[str]:
 def add_models(*, user: User, provider: Provider, names: Sequence[str]) -> list[Model]:
     """Adds them with what the provider says of them. Raises `no_model_chosen` (422) and what `save_model` raises."""
     if not names:
-        sentence = "Choose at least one model, or type the name of one."
+        sentence = Sentence("Choose at least one model, or type the name of one.")
         raise ProductError("no_model_chosen", sentence, status=422)
     rows = [save_model(user=user, provider=provider, name=name) for name in names]
     model_facts.read(provider, names=names, trying=True)

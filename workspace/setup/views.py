@@ -18,6 +18,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
 from core.net.site import site_origin
 from core.requests import get_or_404
+from core.sentences import NO_SENTENCE
 from llm import model_facts
 from llm.model_facts import in_words
 from llm.models import Model, Provider
@@ -148,7 +149,7 @@ def persona(request: Request) -> HttpResponse:
 def invite(request: Request) -> HttpResponse:
     """A POST shows the link of whoever was invited, this once."""
     form, link, person = invitation(request.user, request.POST if request.method == "POST" else None), "", None
-    mailed, problem = False, ""
+    mailed, problem = False, NO_SENTENCE
     if form.is_bound and form.is_valid():
         person = form.save(commit=False)
         key = people.invite(user=request.user, person=person)
@@ -156,7 +157,7 @@ def invite(request: Request) -> HttpResponse:
         try:
             mailed = bool(people.mail_links([(person, link)]))
         except ProductError as error:
-            problem = error.detail
+            problem = error.sentence
         form = invitation(request.user)
     days = settings.PASSWORD_RESET_TIMEOUT // 86_400
     context = {"form": form, "link": link, "invited": person, "days": days, "mailed": mailed, "problem": problem}

@@ -53,7 +53,7 @@ class Command(BaseCommand):
             store_provider(user=None, provider=provider, secret=secret)
         except ProductError as error:
             raise CommandError(f"Nothing is stored. {error.detail}") from error
-        self.stdout.write(said.sentence)
+        self.stdout.write(said.sentence.english)
         self.stdout.write(f"Redirect address: {address('login-openid-done', provider)}")
         self.stdout.write(f"Back-channel logout: {address('openid-sign-out', provider)}")
 

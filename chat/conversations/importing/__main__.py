@@ -15,12 +15,13 @@ from typing import IO, Any
 from chat.conversations.importing.reading import MAX_TITLE, Unusable, reader_of, text_of
 from chat.conversations.importing.stream import Row, rows
 from core.errors import ProductError
+from core.sentences import gettext_noop
 from readers.confinement import limit, seal
 
 MEMORY = 300_000_000  # bytes of address space
 CPU_SECONDS = 120
-STRANGE = "It has the shape of neither ChatGPT's nor Claude's conversations."
-TOO_LARGE = "Reading it took too much memory."
+STRANGE = gettext_noop("It has the shape of neither ChatGPT's nor Claude's conversations.")
+TOO_LARGE = gettext_noop("Reading it took too much memory.")
 CODE = (Path(__file__).parent, Path(__file__).parents[3] / "core")
 
 
@@ -30,9 +31,14 @@ def lines(upload: IO[bytes]) -> Iterator[Any]:
             yield _line(row) if isinstance(row, Row) else {"percent": row}
         yield {"error": None}
     except ProductError as error:
-        yield {"error": {"code": error.code, "detail": error.detail}}
+        yield {"error": {"code": error.code, "detail": error.sentence.dump()}}
     except MemoryError:
-        yield {"error": {"code": "too_much_memory", "detail": "Reading it took too much memory. Upload it in parts."}}
+        yield {
+            "error": {
+                "code": "too_much_memory",
+                "detail": gettext_noop("Reading it took too much memory. Upload it in parts."),
+            }
+        }
 
 
 def _line(row: Row) -> dict[str, Any]:
@@ -44,7 +50,7 @@ def _line(row: Row) -> dict[str, Any]:
     try:
         return line if row.why else {**line, "foreign": asdict(parse(value))}
     except Unusable as error:
-        return {**line, "why": str(error)}
+        return {**line, "why": error.sentence.dump()}
     except MemoryError:
         return {**line, "why": TOO_LARGE}
 

@@ -13,18 +13,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
+from django.utils.translation import gettext_noop
+
 from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said, Unusable, checked, moment, text_of
 from chat.conversations.importing.stream import damaged
 from core.errors import ProductError
+from core.sentences import Sentence
 from readers.api import ENVIRONMENT, ROOT
 
 SILENCE = 120.0  # seconds
+LONGEST_SENTENCE = 1_000  # characters of what the process stores as one
 MAX_SOURCE = 160  # characters
 MAX_LINE = 80_000_000  # bytes of a conversation
 PIECE = 1024 * 1024  # bytes
 _SENTENCES = {
-    "took_too_long": "Reading this export took too long. Upload its conversations in several smaller files.",
-    "too_much_memory": "Reading this export took too much memory. Upload its conversations in several smaller files.",
+    "took_too_long": gettext_noop(
+        "Reading this export took too long. Upload its conversations in several smaller files."
+    ),
+    "too_much_memory": gettext_noop(
+        "Reading this export took too much memory. Upload its conversations in several smaller files."
+    ),
 }
 _SIGNALS = {signal.SIGXCPU: "took_too_long", signal.SIGKILL: "too_much_memory"}
 
@@ -143,7 +151,7 @@ def _foreign(fields: dict[str, Any]) -> Foreign:
 
 def _end(error: dict[str, Any] | None) -> None:
     if error is not None:
-        raise ProductError(text_of(error["code"])[:60], text_of(error["detail"])[:500])
+        raise ProductError(text_of(error["code"])[:60], Sentence.load(text_of(error["detail"])[:LONGEST_SENTENCE]))
 
 
 def _broken(status: int) -> None:

@@ -19,6 +19,7 @@ from django.core.files.storage import default_storage
 from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
+from django.utils.translation import gettext_noop
 from uuid_utils.compat import uuid7
 
 from accounts.access.holds import free, require_free
@@ -36,6 +37,7 @@ from core.errors import NotFound, ProductError
 from core.lines import first_line
 from core.permissions import Action, has_right
 from core.requests import get_or_404
+from core.sentences import Sentence
 from files.services import require_room, take_room
 from files.storage import unavailable, waiting
 
@@ -56,8 +58,10 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
     `import_running` (429) while one is under way."""
     require(user, May.UPLOAD)
     if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
-        most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f} MB"
-        detail = f"This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone."
+        most = Sentence("{number} MB", number=round(settings.MAX_UPLOAD_BYTES / 1_000_000))
+        detail = Sentence(
+            "This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone.", most=most
+        )
         raise ProductError("file_too_large", detail, status=413)
     pk, size = uuid7(), content.size or 0
     require_room(user, size)
@@ -98,7 +102,7 @@ def _require_turn(owner: User) -> None:
 
 def _require_none_live(owner: User) -> None:
     if Import.objects.visible_to(owner).live().exists():
-        detail = "An import is under way. Wait until it is done."
+        detail = Sentence("An import is under way. Wait until it is done.")
         raise ProductError("import_running", detail, status=429, retry_after=30)
 
 
@@ -114,9 +118,9 @@ def retry_import(*, user: User, job: Import) -> None:
         again = Import.objects.kept().filter(pk=job.pk)
         if not again.update(**waiting, error_code="", error_detail="", finished=None):
             if Import.objects.filter(pk=job.pk, status=Import.Status.FAILED).exists():
-                detail = "The upload is no longer kept. Upload the export again."
+                detail = Sentence("The upload is no longer kept. Upload the export again.")
                 raise ProductError("upload_gone", detail, status=409)
-            detail = "This import has not failed, so there is nothing to try again."
+            detail = Sentence("This import has not failed, so there is nothing to try again.")
             raise ProductError("not_failed", detail, status=409)
         transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
     job.refresh_from_db()
@@ -133,7 +137,7 @@ def remove_import(*, user: User, job: Import) -> None:
         if found is None:
             return
         if found.live:
-            detail = "This import is under way. Remove it when it is done."
+            detail = Sentence("This import is under way. Remove it when it is done.")
             raise ProductError("import_under_way", detail, status=409)
         require_free(found)
         found.delete()
@@ -187,10 +191,10 @@ def run(pk: UUID) -> None:
     try:
         _import(job)
     except ProductError as error:
-        _end(job, status=Import.Status.FAILED, error_code=error.code, error_detail=error.detail)
+        _end(job, status=Import.Status.FAILED, error_code=error.code, error_detail=error.sentence)
     except OSError:
         logger.exception("import %s cannot be read", pk)
-        detail = "The uploaded file could not be read from the storage. Try again, or upload it again."
+        detail = Sentence("The uploaded file could not be read from the storage. Try again, or upload it again.")
         _end(job, status=Import.Status.FAILED, error_code="upload_lost", error_detail=detail)
 
 
@@ -201,7 +205,7 @@ def _claim(pk: UUID) -> Import | None:
         return None
     job = Import.objects.select_related("owner").get(pk=pk)
     if job.attempt > MAX_ATTEMPTS:
-        detail = "Reading this export ended the worker several times. Upload it in smaller parts."
+        detail = Sentence("Reading this export ended the worker several times. Upload it in smaller parts.")
         _end(job, status=Import.Status.FAILED, error_code="import_gave_up", error_detail=detail)
         return None
     return job
@@ -238,19 +242,19 @@ def _one(job: Import, entry: Entry) -> dict[str, Any]:
             return {**result, **_known(there)}
         made = store(job.owner, foreign)
     except IntegrityError:  # two imports of the same export at once
-        return {**result, "outcome": "known", "why": "It is being imported already."}
+        return {**result, "outcome": "known", "why": gettext_noop("It is being imported already.")}
     except DatabaseError:
         logger.exception("import %s: a conversation could not be stored", job.pk)
-        return {**result, "why": "It could not be stored."}
+        return {**result, "why": gettext_noop("It could not be stored.")}
     return {**result, "title": made.title, "outcome": "imported", "conversation": str(made.pk)}
 
 
 def _known(there: Conversation) -> dict[str, Any]:
     found = {"title": there.title, "conversation": str(there.pk)}
     if there.deleted is None:
-        return {**found, "outcome": "known", "why": "It was imported before."}
+        return {**found, "outcome": "known", "why": gettext_noop("It was imported before.")}
     Conversation.objects.filter(pk=there.pk).update(deleted=None)
-    return {**found, "outcome": "imported", "why": "It was imported before and deleted; now it is back."}
+    return {**found, "outcome": "imported", "why": gettext_noop("It was imported before and deleted; now it is back.")}
 
 
 def _end(job: Import, **fields: Any) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from core.sentences import Sentence
+
 MAX_MESSAGES = 50_000  # of one conversation
 MAX_TITLE = 200  # characters
 MAX_TEXT = 1_000_000  # characters of one message, as for one that is written here
@@ -14,7 +16,11 @@ SPOKEN = ("text", "multimodal_text")  # of ChatGPT's content; other types are co
 
 
 class Unusable(Exception):
-    """A conversation that cannot be imported; its text is the sentence that says why."""
+    """A conversation that cannot be imported, and the sentence that says why."""
+
+    def __init__(self, sentence: Sentence) -> None:
+        super().__init__(sentence.english)
+        self.sentence = sentence
 
 
 @dataclass(slots=True)
@@ -67,16 +73,16 @@ def names(files: Any, key: str) -> list[str]:
 def source_of(product: str, own: Any) -> str:
     """What tells the conversation from all others; raises `Unusable` for one without an id of its own."""
     if not text_of(own):
-        raise Unusable("It has no id, so it could not be told from one that is here already.")
+        raise Unusable(Sentence("It has no id, so it could not be told from one that is here already."))
     return f"{product}:{text_of(own)[:150]}"
 
 
 def checked(found: Foreign) -> Foreign:
     """Raises `Unusable` for a conversation that is empty or too large."""
     if not found.messages:
-        raise Unusable("It holds no message with text.")
+        raise Unusable(Sentence("It holds no message with text."))
     if len(found.messages) > MAX_MESSAGES:
-        raise Unusable(f"It has more than {MAX_MESSAGES:,} messages.")
+        raise Unusable(Sentence("It has more than {max_messages} messages.", max_messages=MAX_MESSAGES))
     for said in found.messages:
         _bounded(said.text)
     if sum(len(said.text) for said in found.messages) > MAX_CONVERSATION:
@@ -85,12 +91,12 @@ def checked(found: Foreign) -> Foreign:
 
 
 def too_long() -> Unusable:
-    return Unusable(f"It has more than {MAX_CONVERSATION:,} characters.")
+    return Unusable(Sentence("It has more than {max_conversation} characters.", max_conversation=MAX_CONVERSATION))
 
 
 def _bounded(text: str) -> str:
     if len(text) > MAX_TEXT:
-        raise Unusable(f"One of its messages has more than {MAX_TEXT:,} characters.")
+        raise Unusable(Sentence("One of its messages has more than {max_text} characters.", max_text=MAX_TEXT))
     return text
 
 

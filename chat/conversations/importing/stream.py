@@ -16,6 +16,7 @@ import ijson
 
 from chat.conversations.importing.reading import MAX_CONVERSATION, too_long
 from core.errors import ProductError
+from core.sentences import Sentence
 
 MAX_JSON = 200_000_000  # bytes of the conversations, unpacked
 MAX_ENTRIES = 100_000  # files in a zip
@@ -88,7 +89,10 @@ def _limited(stream: IO[bytes], most: int) -> Iterator[bytes]:
         size += len(piece)
         if size > most:
             raise _too_large(
-                f"Its conversations are larger than {MAX_JSON // 1_000_000} MB unpacked, which is the most."
+                Sentence(
+                    "Its conversations are larger than {max_json} MB unpacked, which is the most.",
+                    max_json=MAX_JSON // 1_000_000,
+                )
             )
         yield piece
 
@@ -103,7 +107,11 @@ def _list(pieces: Iterable[bytes], size: int, number: int, files: int) -> Iterat
         wrong = _parse(parser, piece)
         seen, silent = seen + len(piece or b""), 0 if events else silent + len(piece or b"")
         if silent > MAX_TOKEN:
-            raise _too_large(f"One text in it is larger than {MAX_TOKEN // 1_000_000} MB, which is the most.")
+            raise _too_large(
+                Sentence(
+                    "One text in it is larger than {max_token} MB, which is the most.", max_token=MAX_TOKEN // 1_000_000
+                )
+            )
         percent = int(100 * (number + min(1, seen / max(size, 1))) / files)
         for value, why in building.rows(events):  # also those before what is wrong
             yield Row(value, percent, why)
@@ -204,16 +212,16 @@ class _Building:
         else:
             place.append(value)
         if self._characters > MAX_CONVERSATION:
-            self._give_up(str(too_long()))
+            self._give_up(too_long().sentence)
         elif self._values > MAX_VALUES:
-            self._give_up(f"It has more than {MAX_VALUES:,} values.")
+            self._give_up(Sentence("It has more than {max_values} values.", max_values=MAX_VALUES))
         elif self._depth > MAX_DEPTH:
-            self._give_up(f"It is nested more than {MAX_DEPTH} deep.")
+            self._give_up(Sentence("It is nested more than {max_depth} deep.", max_depth=MAX_DEPTH))
         return not self._why
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, why: Sentence) -> None:
         row = self._open[0]
-        self._why, self._skipped = why, 1
+        self._why, self._skipped = why.dump(), 1
         title = {name: row[name] for name in ("title", "name") if name in row} if isinstance(row, dict) else {}
         known = [name for name in ("mapping", "chat_messages") if isinstance(row, dict) and name in row]
         self._open = [{**title, **{name: type(row[name])() for name in known}}]
@@ -231,7 +239,11 @@ class _Building:
     def _counted(self, row: Any) -> Any:
         self._rows += 1
         if self._rows > MAX_CONVERSATIONS:
-            raise _too_large(f"An export has at most {MAX_CONVERSATIONS:,} conversations.")
+            raise _too_large(
+                Sentence(
+                    "An export has at most {max_conversations} conversations.", max_conversations=MAX_CONVERSATIONS
+                )
+            )
         return row
 
 
@@ -248,5 +260,5 @@ def damaged() -> ProductError:
     )
 
 
-def _too_large(sentence: str) -> ProductError:
+def _too_large(sentence: Sentence) -> ProductError:
     return ProductError("export_too_large", sentence)

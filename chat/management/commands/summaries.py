@@ -48,4 +48,4 @@ class Command(BaseCommand):
             if not background.submit(write_summary(live.pk)).result():
                 time.sleep(LOOK_AGAIN)
                 sweep_summaries()
-        return begun.latest("id").detail
+        return begun.latest("id").detail.english

@@ -33,6 +33,7 @@ from core import background
 from core.crypto import is_lost
 from core.errors import ModelError, ProductError
 from core.logs import tracing
+from core.sentences import NO_SENTENCE, Sentence
 from files.models import Embedder, Reranker
 from llm import model_facts, tokens
 from llm.models import Model, Provider, ToolServer, WebSearch
@@ -53,9 +54,9 @@ class Finding:
     """`mend` is what to do about it; empty when all is well."""
 
     state: State
-    subject: str
-    detail: str
-    mend: str = ""
+    subject: Sentence
+    detail: Sentence
+    mend: Sentence = NO_SENTENCE
 
 
 def findings() -> Iterator[Finding]:
@@ -85,28 +86,52 @@ def findings() -> Iterator[Finding]:
 
 def _python() -> Iterator[Finding]:
     state: State = "ok" if sys.version_info >= (3, 11) else "fail"
-    yield Finding(state, "Python", platform.python_version(), "" if state == "ok" else "Use Python 3.11 or later.")
+    yield Finding(
+        state,
+        Sentence("Python"),
+        Sentence.verbatim(platform.python_version()),
+        NO_SENTENCE if state == "ok" else Sentence("Use Python 3.11 or later."),
+    )
 
 
 def _data_dir() -> Iterator[Finding]:
     try:
         make_data_dir(settings.DATA_DIR)
     except StartError as error:
-        yield Finding("fail", "Data directory", str(error), "Set DATA_DIR to a directory that this user can write.")
+        yield Finding(
+            "fail",
+            Sentence("Data directory"),
+            Sentence.verbatim(str(error)),
+            Sentence("Set DATA_DIR to a directory that this user can write."),
+        )
     else:
-        yield Finding("ok", "Data directory", f"{settings.DATA_DIR} can be written")
+        yield Finding(
+            "ok", Sentence("Data directory"), Sentence("{data_dir} can be written", data_dir=str(settings.DATA_DIR))
+        )
         yield from _open_to_others()
 
 
 def _open_to_others() -> Iterator[Finding]:
     data = settings.DATA_DIR
     if data.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not data.stat().st_mode & stat.S_ISVTX:
-        mend = "Others could put files of theirs in the place of ours: chmod go-w."
-        yield Finding("warn", "Data directory", f"others on this machine can write {data}", mend)
+        mend = Sentence("Others could put files of theirs in the place of ours: chmod go-w.")
+        yield Finding(
+            "warn",
+            Sentence("Data directory"),
+            Sentence("others on this machine can write {data}", data=str(data)),
+            mend,
+        )
     found = [str(path.relative_to(data)) for path in open_to_others(data)]
     if found:
-        mend = "Have it belong to the user of the product and start manage.py up, which closes it, or: chmod -R go-rwx."
-        yield Finding("warn", "Stored files", f"others on this machine may read {_named(found)} in {data}", mend)
+        mend = Sentence(
+            "Have it belong to the user of the product and start manage.py up, which closes it, or: chmod -R go-rwx."
+        )
+        yield Finding(
+            "warn",
+            Sentence("Stored files"),
+            Sentence("others on this machine may read {found} in {data}", found=_named(found), data=str(data)),
+            mend,
+        )
 
 
 def _named(found: Sequence[str]) -> str:
@@ -119,10 +144,10 @@ def _database() -> Finding:
         # Not through Django's pool of connections, which tries for long and logs every try.
         check_database(settings.DATABASE_URL)
     except StartError as error:
-        return Finding("fail", "Database", str(error))
+        return Finding("fail", Sentence("Database"), Sentence.verbatim(str(error)))
     with connection.cursor() as cursor:
         cursor.execute("SHOW server_version")
-        return Finding("ok", "Database", f"PostgreSQL {cursor.fetchone()[0]}")
+        return Finding("ok", Sentence("Database"), Sentence("PostgreSQL {fetchone}", fetchone=cursor.fetchone()[0]))
 
 
 def _extensions() -> Iterator[Finding]:
@@ -130,21 +155,31 @@ def _extensions() -> Iterator[Finding]:
         cursor.execute("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
         found = cursor.fetchone()
     if found is None:
-        yield Finding("fail", "pgvector", "is not on the server", "Install the extension pgvector there.")
+        yield Finding(
+            "fail",
+            Sentence("pgvector"),
+            Sentence("is not on the server"),
+            Sentence("Install the extension pgvector there."),
+        )
     else:
-        yield Finding("ok", "pgvector", found[0])
+        yield Finding("ok", Sentence("pgvector"), found[0])
 
 
 def _migrations() -> Iterator[Finding]:
     if missing := missing_migrations():
-        yield Finding("fail", "Migrations", f"{missing} are missing", "Run manage.py migrate.")
+        yield Finding(
+            "fail",
+            Sentence("Migrations"),
+            Sentence("{missing} are missing", missing=missing),
+            Sentence("Run manage.py migrate."),
+        )
     else:
-        yield Finding("ok", "Migrations", "all applied")
+        yield Finding("ok", Sentence("Migrations"), Sentence("all applied"))
 
 
 _LAYERS = {
-    FILES: "opens only the upload and Python's libraries",
-    CALLS: "has no network, starts no program and writes nothing",
+    FILES: Sentence("opens only the upload and Python's libraries"),
+    CALLS: Sentence("has no network, starts no program and writes nothing"),
 }
 
 
@@ -152,30 +187,44 @@ def _readers() -> Iterator[Finding]:
     """What holds around the process that reads uploads, beyond its limits of memory and time."""
     held = layers_that_hold()
     for layer, mend in (
-        (FILES, "Use Linux 5.13 or later with Landlock switched on."),
-        (CALLS, "Use Linux with seccomp on x86-64 or ARM64."),
+        (FILES, Sentence("Use Linux 5.13 or later with Landlock switched on.")),
+        (CALLS, Sentence("Use Linux with seccomp on x86-64 or ARM64.")),
     ):
         what = _LAYERS[layer]
         if layer in held:
-            yield Finding("ok", "Reader of uploads", f"{what}, thanks to {layer}")
+            yield Finding(
+                "ok", Sentence("Reader of uploads"), Sentence("{what}, thanks to {layer}", what=what, layer=layer)
+            )
         else:
             yield Finding(
-                "warn", "Reader of uploads", f"{layer} is not to be had, so nothing ensures that it {what}", mend
+                "warn",
+                Sentence("Reader of uploads"),
+                Sentence("{layer} is not to be had, so nothing ensures that it {what}", layer=layer, what=what),
+                mend,
             )
 
 
 def _programs() -> Iterator[Finding]:
     """Programs of the machine that read what ours do not."""
     if languages := recognition_languages():
-        yield Finding("ok", "Text recognition", f"Tesseract knows {', '.join(languages)}")
+        yield Finding(
+            "ok", Sentence("Text recognition"), Sentence("Tesseract knows {languages}", languages=", ".join(languages))
+        )
     else:
-        mend = "Install tesseract-ocr and its package for each of your languages."
-        yield Finding("warn", "Text recognition", "Tesseract is not installed, so scans have no text", mend)
+        mend = Sentence("Install tesseract-ocr and its package for each of your languages.")
+        yield Finding(
+            "warn", Sentence("Text recognition"), Sentence("Tesseract is not installed, so scans have no text"), mend
+        )
     if photos_available():
-        yield Finding("ok", "Photos of phones", "libheif's program opens HEIC")
+        yield Finding("ok", Sentence("Photos of phones"), Sentence("libheif's program opens HEIC"))
     else:
-        mend = "Install libheif-examples."
-        yield Finding("warn", "Photos of phones", "libheif's program is not installed, so HEIC is refused", mend)
+        mend = Sentence("Install libheif-examples.")
+        yield Finding(
+            "warn",
+            Sentence("Photos of phones"),
+            Sentence("libheif's program is not installed, so HEIC is refused"),
+            mend,
+        )
 
 
 def _redis() -> Iterator[Finding]:
@@ -184,15 +233,23 @@ def _redis() -> Iterator[Finding]:
             check_redis(url, variable)
         heard, missing = background.queues_heard(), background.missing_queues()
     except (StartError, redis.RedisError) as error:
-        yield Finding("fail", "Redis", str(error))
+        yield Finding("fail", Sentence("Redis"), Sentence.verbatim(str(error)))
         return
-    yield Finding("ok", "Redis", "answers")
+    yield Finding("ok", Sentence("Redis"), Sentence("answers"))
     if missing:
-        mend = f"Start one: celery -A config worker --pool threads --concurrency 16 -Q {','.join(missing)}."
-        yield Finding("fail", "Worker", f"none of {', '.join(missing)} has been heard of for 20 seconds", mend)
+        mend = Sentence(
+            "Start one: celery -A config worker --pool threads --concurrency 16 -Q {missing}.",
+            missing=",".join(missing),
+        )
+        yield Finding(
+            "fail",
+            Sentence("Worker"),
+            Sentence("none of {missing} has been heard of for 20 seconds", missing=", ".join(missing)),
+            mend,
+        )
     else:
         ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in heard.items())
-        yield Finding("ok", "Worker", f"last heard of: {ages}")
+        yield Finding("ok", Sentence("Worker"), Sentence("last heard of: {ages}", ages=ages))
 
 
 def _stores() -> Iterator[tuple[str, str]]:
@@ -217,12 +274,17 @@ def _broker() -> Iterator[Finding]:
             broker.ensure_connection(max_retries=1, timeout=SECONDS)
     except (KombuError, OSError, redis.RedisError) as error:
         reason = type(error).__name__  # its text may hold the broker's password
-        yield Finding("fail", "Broker", f"{scheme} does not answer ({reason})", "Start it, or correct BROKER_URL.")
+        yield Finding(
+            "fail",
+            Sentence("Broker"),
+            Sentence("{scheme} does not answer ({reason})", scheme=scheme, reason=reason),
+            Sentence("Start it, or correct BROKER_URL."),
+        )
     else:
-        yield Finding("ok", "Broker", f"{scheme} answers")
+        yield Finding("ok", Sentence("Broker"), Sentence("{scheme} answers", scheme=scheme))
 
 
-_MEND_MAIL = "Correct EMAIL_URL, as in smtps://user:password@mail.example.org:465."
+_MEND_MAIL = Sentence("Correct EMAIL_URL, as in smtps://user:password@mail.example.org:465.")
 
 
 def _storage() -> Iterator[Finding]:
@@ -235,27 +297,50 @@ def _storage() -> Iterator[Finding]:
             whole = stored.read() == content
         default_storage.delete(name)
     except OSError as error:
-        mend = "Set STORAGE_URL, and the keys of the bucket, to a place that this process may write and read."
-        yield Finding("fail", "Storage of files", f"{where} cannot be written and read ({error})", mend)
+        mend = Sentence("Set STORAGE_URL, and the keys of the bucket, to a place that this process may write and read.")
+        yield Finding(
+            "fail",
+            Sentence("Storage of files"),
+            Sentence("{where} cannot be written and read ({error})", where=where, error=str(error)),
+            mend,
+        )
         return
     if whole:
-        yield Finding("ok", "Storage of files", f"{where} can be written and read")
+        yield Finding("ok", Sentence("Storage of files"), Sentence("{where} can be written and read", where=where))
     else:
-        yield Finding("fail", "Storage of files", f"{where} gives back something else", "Look at its server.")
+        yield Finding(
+            "fail",
+            Sentence("Storage of files"),
+            Sentence("{where} gives back something else", where=where),
+            Sentence("Look at its server."),
+        )
 
 
 def _mail() -> Iterator[Finding]:
     if not sending.is_set():
-        yield Finding("ok", "Mail", "none is sent, so links are shown to be copied")
+        yield Finding("ok", Sentence("Mail"), Sentence("none is sent, so links are shown to be copied"))
         return
     where = f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}"
     try:
         sending.try_server()
     except (OSError, smtplib.SMTPException) as error:
         reason = type(error).__name__  # its text may hold the server's password
-        yield Finding("fail", "Mail", f"{where} does not let us in ({reason})", _MEND_MAIL)
+        yield Finding(
+            "fail",
+            Sentence("Mail"),
+            Sentence("{where} does not let us in ({reason})", where=where, reason=reason),
+            _MEND_MAIL,
+        )
     else:
-        yield Finding("ok", "Mail", f"{where} takes mails, from {settings.DEFAULT_FROM_EMAIL}")
+        yield Finding(
+            "ok",
+            Sentence("Mail"),
+            Sentence(
+                "{where} takes mails, from {default_from_email}",
+                where=where,
+                default_from_email=settings.DEFAULT_FROM_EMAIL,
+            ),
+        )
 
 
 def _errors() -> Iterator[Finding]:
@@ -264,7 +349,14 @@ def _errors() -> Iterator[Finding]:
         parts = urlsplit(settings.SENTRY_DSN)
         host, (place, _, number) = parts.netloc.rpartition("@")[2], parts.path.rpartition("/")
         url = f"{parts.scheme}://{host}{place}/api/{number}/envelope/?sentry_version=7&sentry_key={parts.username}"
-        yield _taken("Errors", host, url, b"{}\n", {}, "Correct SENTRY_DSN; the project's settings in Sentry say it.")
+        yield _taken(
+            Sentence("Errors"),
+            host,
+            url,
+            b"{}\n",
+            {},
+            Sentence("Correct SENTRY_DSN; the project's settings in Sentry say it."),
+        )
 
 
 def _traces() -> Iterator[Finding]:
@@ -272,57 +364,72 @@ def _traces() -> Iterator[Finding]:
     if settings.OTEL_EXPORTER_OTLP_ENDPOINT:
         host = urlsplit(settings.OTEL_EXPORTER_OTLP_ENDPOINT).netloc.rpartition("@")[2]
         head = {"Content-Type": "application/x-protobuf", **tracing.credentials()}
-        mend = "Correct OTEL_EXPORTER_OTLP_ENDPOINT, the address before /v1/traces, or OTEL_EXPORTER_OTLP_HEADERS."
-        yield _taken("Traces", host, tracing.address(), b"", head, mend)
+        mend = Sentence(
+            "Correct OTEL_EXPORTER_OTLP_ENDPOINT, the address before /v1/traces, or OTEL_EXPORTER_OTLP_HEADERS."
+        )
+        yield _taken(Sentence("Traces"), host, tracing.address(), b"", head, mend)
 
 
-def _taken(subject: str, host: str, url: str, body: bytes, head: dict[str, str], mend: str) -> Finding:
+def _taken(subject: Sentence, host: str, url: str, body: bytes, head: dict[str, str], mend: Sentence) -> Finding:
     try:
         status = requests.post(url, body, headers=head, timeout=SECONDS).status_code
     except requests.RequestException as error:
-        return Finding("fail", subject, f"{host} does not answer ({type(error).__name__})", mend)
+        return Finding(
+            "fail", subject, Sentence("{host} does not answer ({name})", host=host, name=type(error).__name__), mend
+        )
     if status in (400, 413, 429) or status < 300:  # it knows us, whatever it thinks of nothing
-        return Finding("ok", subject, f"{host} takes them")
-    return Finding("fail", subject, f"{host} does not take them ({status})", mend)
+        return Finding("ok", subject, Sentence("{host} takes them", host=host))
+    return Finding("fail", subject, Sentence("{host} does not take them ({status})", host=host, status=status), mend)
 
 
 def mail_to(address: str) -> Finding:
     """A mail to whoever wants to see that they arrive."""
     if not sending.is_set():
-        return Finding("fail", "Mail", "there is no server", "Set EMAIL_URL.")
+        return Finding("fail", Sentence("Mail"), Sentence("there is no server"), Sentence("Set EMAIL_URL."))
     text = "This mail was sent by manage.py doctor: mails of your workspace arrive.\n"
     try:
         sending.send([sending.Mail(address, "A mail of your workspace", text)])
     except ProductError:
-        return Finding("fail", "Mail", f"the mail to {address} is not taken", _MEND_MAIL)
-    return Finding("ok", "Mail", f"a mail to {address} is taken: see whether it arrives")
+        return Finding(
+            "fail", Sentence("Mail"), Sentence("the mail to {address} is not taken", address=address), _MEND_MAIL
+        )
+    return Finding(
+        "ok", Sentence("Mail"), Sentence("a mail to {address} is taken: see whether it arrives", address=address)
+    )
 
 
 def _secret_key() -> Iterator[Finding]:
     key = settings.SECRET_KEY
     if len(key) < SHORTEST_KEY or len(set(key)) < FEWEST_CHARACTERS or key.startswith("django-insecure-"):
-        mend = f"Set SECRET_KEY to at least {SHORTEST_KEY} random characters; keep the old one in ENCRYPTION_KEYS."
-        yield Finding("fail", "Secret key", "can be guessed", mend)
+        mend = Sentence(
+            "Set SECRET_KEY to at least {shortest_key} random characters; keep the old one in ENCRYPTION_KEYS.",
+            shortest_key=SHORTEST_KEY,
+        )
+        yield Finding("fail", Sentence("Secret key"), Sentence("can be guessed"), mend)
     else:
-        yield Finding("ok", "Secret key", f"{len(key)} characters")
+        yield Finding("ok", Sentence("Secret key"), Sentence("{key} characters", key=len(key)))
 
 
-_SECRETS: dict[type[models.Model], str] = {
-    Provider: "Stored API keys",
-    WebSearch: "Keys of web search",
-    ToolServer: "Secrets of tool servers",
-    Embedder: "Keys of embedders",
-    Reranker: "Keys of re-rankers",
-    Webhook: "Secrets of webhooks",
-    OpenIDProvider: "Secrets of OpenID providers",
+_SECRETS: dict[type[models.Model], Sentence] = {
+    Provider: Sentence("Stored API keys"),
+    WebSearch: Sentence("Keys of web search"),
+    ToolServer: Sentence("Secrets of tool servers"),
+    Embedder: Sentence("Keys of embedders"),
+    Reranker: Sentence("Keys of re-rankers"),
+    Webhook: Sentence("Secrets of webhooks"),
+    OpenIDProvider: Sentence("Secrets of OpenID providers"),
 }
 _FIELDS: dict[type[models.Model], str] = {Webhook: "secret", OpenIDProvider: "client_secret"}  # others: api_key
-AGAIN_IN_THE_ADMIN = "Add the key they were stored under to ENCRYPTION_KEYS, or enter them again in the admin."
-ENTER_AGAIN: dict[type[models.Model], str] = {
-    Embedder: (
+AGAIN_IN_THE_ADMIN = Sentence(
+    "Add the key they were stored under to ENCRYPTION_KEYS, or enter them again in the admin."
+)
+ENTER_AGAIN: dict[type[models.Model], Sentence] = {
+    Embedder: Sentence(
         "Add the key they were stored under to ENCRYPTION_KEYS, or add the embedder anew and run manage.py reembed."
     ),
-    Webhook: "Add the key they were stored under to ENCRYPTION_KEYS, or have their owners remove and make them again.",
+    Webhook: Sentence(
+        "Add the key they were stored under to ENCRYPTION_KEYS, or have their owners remove and make them again."
+    ),
 }
 
 
@@ -340,46 +447,69 @@ def _stored_keys() -> Iterator[Finding]:
             return  # a migration is missing, which has been said
         if lost:
             named = _named(lost)
-            yield Finding("fail", subject, f"cannot be decrypted: {named}", ENTER_AGAIN.get(kind, AGAIN_IN_THE_ADMIN))
+            yield Finding(
+                "fail",
+                subject,
+                Sentence("cannot be decrypted: {named}", named=named),
+                ENTER_AGAIN.get(kind, AGAIN_IN_THE_ADMIN),
+            )
 
 
 def _hosts() -> Iterator[Finding]:
     outside = [host for host in settings.ALLOWED_HOSTS if host not in LOOPBACK]
     if not outside:
-        yield Finding("ok", "Hosts", "this machine only")
+        yield Finding("ok", Sentence("Hosts"), Sentence("this machine only"))
         return
     if settings.DEBUG:
-        yield Finding("fail", "Debug", "is on while others can reach this", "Set DEBUG=false.")
+        yield Finding(
+            "fail", Sentence("Debug"), Sentence("is on while others can reach this"), Sentence("Set DEBUG=false.")
+        )
     if "*" in outside:
-        yield Finding("warn", "Hosts", "any name is allowed", "Set ALLOWED_HOSTS to the names people use.")
+        yield Finding(
+            "warn",
+            Sentence("Hosts"),
+            Sentence("any name is allowed"),
+            Sentence("Set ALLOWED_HOSTS to the names people use."),
+        )
     else:
-        yield Finding("ok", "Hosts", ", ".join(outside))
+        yield Finding("ok", Sentence("Hosts"), Sentence.verbatim(", ".join(outside)))
     if not settings.HTTPS_ONLY:
-        mend = "Put a TLS proxy in front and set HTTPS_ONLY=true."
-        yield Finding("warn", "HTTPS", "passwords may travel in the clear", mend)
+        mend = Sentence("Put a TLS proxy in front and set HTTPS_ONLY=true.")
+        yield Finding("warn", Sentence("HTTPS"), Sentence("passwords may travel in the clear"), mend)
     elif not settings.CSRF_TRUSTED_ORIGINS:
-        mend = "If forms are refused, set CSRF_TRUSTED_ORIGINS=https://your-name."
-        yield Finding("warn", "Trusted origins", "none are named", mend)
+        mend = Sentence("If forms are refused, set CSRF_TRUSTED_ORIGINS=https://your-name.")
+        yield Finding("warn", Sentence("Trusted origins"), Sentence("none are named"), mend)
 
 
 def client_addresses() -> Iterator[Finding]:
     if settings.TRUSTED_PROXIES:
-        yield Finding("ok", "Client addresses", f"from X-Forwarded-For, through {settings.TRUSTED_PROXIES} of yours")
+        yield Finding(
+            "ok",
+            Sentence("Client addresses"),
+            Sentence(
+                "from X-Forwarded-For, through {trusted_proxies} of yours", trusted_proxies=settings.TRUSTED_PROXIES
+            ),
+        )
     elif settings.HTTPS_ONLY:
-        mend = "Have the proxy set X-Forwarded-For, then set TRUSTED_PROXIES to the number of your proxies."
-        yield Finding("warn", "Client addresses", "all are the proxy's, so failed sign-ins of all count as one's", mend)
+        mend = Sentence("Have the proxy set X-Forwarded-For, then set TRUSTED_PROXIES to the number of your proxies.")
+        yield Finding(
+            "warn",
+            Sentence("Client addresses"),
+            Sentence("all are the proxy's, so failed sign-ins of all count as one's"),
+            mend,
+        )
     else:
-        yield Finding("ok", "Client addresses", "those of the connections")
+        yield Finding("ok", Sentence("Client addresses"), Sentence("those of the connections"))
 
 
 def _encodings() -> Iterator[Finding]:
     try:
         counts = {name: tokens.count("one two three", name) for name in tokens.NAMES}
     except (RuntimeError, OSError, ValueError) as error:
-        mend = "Install the requirements again; the package bpe-openai carries the vocabularies."
-        yield Finding("fail", "Encodings", str(error), mend)
+        mend = Sentence("Install the requirements again; the package bpe-openai carries the vocabularies.")
+        yield Finding("fail", Sentence("Encodings"), Sentence.verbatim(str(error)), mend)
     else:
-        yield Finding("ok", "Encodings", f"{', '.join(counts)}, without the network")
+        yield Finding("ok", Sentence("Encodings"), Sentence("{counts}, without the network", counts=", ".join(counts)))
 
 
 def _model() -> Iterator[Finding]:
@@ -388,23 +518,55 @@ def _model() -> Iterator[Finding]:
     except DatabaseError:
         return  # a migration is missing, which has been said
     if not usable:
-        mend = "Add a provider and a model in the admin, or with manage.py provider."
-        yield Finding("fail", "Model", "none can be used", mend)
+        mend = Sentence("Add a provider and a model in the admin, or with manage.py provider.")
+        yield Finding("fail", Sentence("Model"), Sentence("none can be used"), mend)
         return
     model = usable[0]
     if not model.default:
-        yield Finding("warn", "Default model", f"none; {model} stands in", "Choose “Make default” on a model's page.")
+        yield Finding(
+            "warn",
+            Sentence("Default model"),
+            Sentence("none; {model} stands in", model=str(model)),
+            Sentence("Choose “Make default” on a model's page."),
+        )
     try:
         offered = test_connection(provider=model.provider)
     except ModelError as error:
-        mend = f"Correct the provider “{model.provider}” in the admin; its page can test the connection."
-        yield Finding("fail", "Model", f"{model} cannot answer. {error.detail}", mend)
+        correct = Sentence(
+            "Correct the provider “{provider}” in the admin; its page can test the connection.",
+            provider=str(model.provider),
+        )
+        yield Finding(
+            "fail",
+            Sentence("Model"),
+            Sentence("{model} cannot answer. {detail}", model=str(model), detail=error.sentence),
+            correct,
+        )
         return
     if len(offered) > 1 and model.name not in offered:  # a server of one model often answers to any name
-        mend = "Check the model's name; its page in the admin says what the provider offers."
-        yield Finding("warn", "Model", f"{model} is not among the {len(offered)} that {model.provider} lists", mend)
+        mend = Sentence("Check the model's name; its page in the admin says what the provider offers.")
+        yield Finding(
+            "warn",
+            Sentence("Model"),
+            Sentence(
+                "{model} is not among the {offered} that {provider} lists",
+                model=str(model),
+                offered=len(offered),
+                provider=str(model.provider),
+            ),
+            mend,
+        )
     else:
-        yield Finding("ok", "Model", f"{model} of {model.provider} answers, with {model.context_window:,} tokens")
+        yield Finding(
+            "ok",
+            Sentence("Model"),
+            Sentence(
+                "{model} of {provider} answers, with {context_window} tokens",
+                model=str(model),
+                provider=str(model.provider),
+                context_window=model.context_window,
+            ),
+        )
 
 
 def _fallbacks() -> Iterator[Finding]:
@@ -419,16 +581,43 @@ def _fallbacks() -> Iterator[Finding]:
             continue
         lacking = ", ".join(name for name in ("tools", "vision") if getattr(model, name) and not getattr(other, name))
         if not (other.enabled and other.provider.enabled):
-            mend = f"Enable {other}, or choose another fallback on the page of {model} in the admin."
-            yield Finding("warn", "Fallback", f"{other}, the fallback of {model}, is switched off", mend)
+            mend = Sentence(
+                "Enable {other}, or choose another fallback on the page of {model} in the admin.",
+                other=str(other),
+                model=str(model),
+            )
+            yield Finding(
+                "warn",
+                Sentence("Fallback"),
+                Sentence("{other}, the fallback of {model}, is switched off", other=str(other), model=str(model)),
+                mend,
+            )
         elif other.provider == model.provider:
-            mend = f"Choose a model of another provider as the fallback of {model}."
-            yield Finding("warn", "Fallback", f"{other} fails whenever the provider it shares with {model} does", mend)
+            mend = Sentence("Choose a model of another provider as the fallback of {model}.", model=str(model))
+            yield Finding(
+                "warn",
+                Sentence("Fallback"),
+                Sentence(
+                    "{other} fails whenever the provider it shares with {model} does",
+                    other=str(other),
+                    model=str(model),
+                ),
+                mend,
+            )
         elif lacking:
-            mend = f"Answers of {other} go without; choose another fallback if that matters."
-            yield Finding("warn", "Fallback", f"{other} has no {lacking}, {model} has", mend)
+            mend = Sentence("Answers of {other} go without; choose another fallback if that matters.", other=str(other))
+            yield Finding(
+                "warn",
+                Sentence("Fallback"),
+                Sentence("{other} has no {lacking}, {model} has", other=str(other), lacking=lacking, model=str(model)),
+                mend,
+            )
         else:
-            yield Finding("ok", "Fallback", f"{other} is asked when {model} is not available")
+            yield Finding(
+                "ok",
+                Sentence("Fallback"),
+                Sentence("{other} is asked when {model} is not available", other=str(other), model=str(model)),
+            )
 
 
 def _models() -> Iterator[Finding]:
@@ -448,16 +637,23 @@ def _models() -> Iterator[Finding]:
 def _facts(model: Model) -> Iterator[Finding]:
     retires_on = model_facts.retirement(model)
     if retires_on is not None and model_facts.retires_soon(model):
-        mend = "Choose another for personas and conversations, then switch it off."
+        mend = Sentence("Choose another for personas and conversations, then switch it off.")
         # Not in anybody's language: the admin keeps what was found for whoever looks next.
-        yield Finding("warn", f"Model {model} of {model.provider}", f"retires on {retires_on:%Y-%m-%d}", mend)
-    served = model_facts.served_window(model)
-    if served is not None and served < model.window:
-        mend = "Correct it in the admin (“Take what was found”), or start the server with a larger one."
         yield Finding(
             "warn",
-            f"Model {model} of {model.provider}",
-            f"its window is {model.window:,} tokens here, but {served:,} at its server",
+            Sentence("Model {model} of {provider}", model=str(model), provider=str(model.provider)),
+            Sentence("retires on {retires_on}", retires_on=f"{retires_on:%Y-%m-%d}"),
+            mend,
+        )
+    served = model_facts.served_window(model)
+    if served is not None and served < model.window:
+        mend = Sentence("Correct it in the admin (“Take what was found”), or start the server with a larger one.")
+        yield Finding(
+            "warn",
+            Sentence("Model {model} of {provider}", model=str(model), provider=str(model.provider)),
+            Sentence(
+                "its window is {window} tokens here, but {served} at its server", window=model.window, served=served
+            ),
             mend,
         )
 
@@ -476,8 +672,8 @@ class Command(BaseCommand):
         failed = False
         for finding in (*findings(), *([mail_to(options["mail"])] if options["mail"] else [])):
             failed = failed or finding.state == "fail"
-            mend = f" → {finding.mend}" if finding.mend else ""
+            subject, detail, mend = finding.subject.english, finding.detail.english, finding.mend.english
             state = styles[finding.state](f"{finding.state:<4}")
-            self.stdout.write(f"{state}  {finding.subject}: {finding.detail}{mend}")
+            self.stdout.write(f"{state}  {subject}: {detail}{f' → {mend}' if mend else ''}")
         if failed:
             sys.exit(1)

@@ -60,7 +60,8 @@ def answer(user: User, model: Model) -> None:
         made = builder.plan(context, question)
         asked = builder.fingerprint(context, made.prompt)
         entry = cache.expected(asked, None, cache_rule(model))
-        Turn.objects.filter(pk=turn.pk).update(report={"calls": [report.stored(context, made, cycle=1, cache=entry)]})
+        call = report.stored(context, made, cycle=1, refused=None, cache=entry)
+        Turn.objects.filter(pk=turn.pk).update(report={"calls": [call]})
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ class Command(BaseCommand):
         for file in found:
             path = self.pending.pop(file.pk)
             if file.status == File.Status.FAILED:
-                self.failures.append(f"{path}: {file.error}")
+                self.failures.append(f"{path}: {file.problem.english}")
         return bool(found)
 
     def _show(self, number: int, total: int) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
+from core.sentences import Sentence
+
 Level = Literal["objective", "task", "item"]
 Horizon = Literal["year", "month", "day"]
 
@@ -44,7 +46,15 @@ class Code:
         fits = self.horizon in HORIZONS[self.level] and self.start == first_day(self.horizon, self.start)
         numbers = (self.number,) if self.item is None else (self.number, self.item)
         if not fits or (self.level == "item") != (self.item is not None) or not all(map(_is_number, numbers)):
-            raise BadCode(f"There is no code for {self.level} {numbers} of the {self.horizon} from {self.start}.")
+            raise BadCode(
+                Sentence(
+                    "There is no code for {level} {numbers} of the {horizon} from {start}.",
+                    level=self.level,
+                    numbers=str(numbers),
+                    horizon=self.horizon,
+                    start=str(self.start),
+                )
+            )
 
     def __str__(self) -> str:
         own = make(series("task" if self.level == "item" else self.level, self.horizon, self.start), self.number)
@@ -59,7 +69,9 @@ class Code:
 def parse(text: str) -> Code:
     """Raises `BadCode`, also for months and days that no calendar has and for the number 00."""
     if not _CODE.fullmatch(text):
-        raise BadCode(f"“{text}” is not a code such as Y2026-O01, M2026-11-T03 or D2026-11-21-T02.C03.")
+        raise BadCode(
+            Sentence("“{text}” is not a code such as Y2026-O01, M2026-11-T03 or D2026-11-21-T02.C03.", text=text)
+        )
     own, _, item = text.partition(".C")
     span, letter, number = own[1:-4], own[-3], own[-2:]
     horizon: Horizon = "year" if own[0] == "Y" else "month" if own[0] == "M" else "day"
@@ -67,7 +79,7 @@ def parse(text: str) -> Code:
     try:
         start = date.fromisoformat((span + "-01-01")[:10])
     except ValueError as error:
-        raise BadCode(f"“{text}” is of a day that does not exist.") from error
+        raise BadCode(Sentence("“{text}” is of a day that does not exist.", text=text)) from error
     return Code(level, horizon, start, int(number), int(item) if item else None)
 
 

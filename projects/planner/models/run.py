@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from accounts.models import asked_with
+from core.sentence_field import SentenceColumn
 from projects.planner.models.codes import MAX_LENGTH
 
 
@@ -58,7 +59,7 @@ class Run(models.Model):
     item = models.ForeignKey("projects.Task", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     needs = models.TextField(blank=True)
     code = models.CharField(max_length=60, blank=True)
-    detail = models.TextField(blank=True)
+    detail = SentenceColumn(blank=True)
     created = models.DateTimeField(auto_now_add=True)
     started = models.DateTimeField(null=True, blank=True)
     finished = models.DateTimeField(null=True, blank=True)

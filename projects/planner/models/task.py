@@ -12,6 +12,8 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
+from core.sentence_field import SentenceColumn
+from core.sentences import Sentence
 from projects.planner.models.codes import HORIZONS, MAX_LENGTH, MAX_NUMBER
 
 MAX_TITLE = 200
@@ -75,6 +77,16 @@ class Task(models.Model):
         DROPPED = "dropped", _("Dropped")
         MOVED = "moved", _("Moved")
 
+    # Within a sentence, as in “M2026-11-T03 is done”.
+    STATUS_WORDS: ClassVar[dict[str, Sentence]] = {
+        "open": Sentence("open"),
+        "doing": Sentence("doing"),
+        "waiting": Sentence("waiting"),
+        "done": Sentence("done"),
+        "dropped": Sentence("dropped"),
+        "moved": Sentence("moved"),
+    }
+
     class Draft(models.TextChoices):
         DUE = "due", "Due"
         BEGUN = "begun", "Begun"
@@ -109,7 +121,7 @@ class Task(models.Model):
     finished = models.DateTimeField(null=True, blank=True)
     draft = models.CharField(max_length=10, choices=Draft, blank=True, default="", db_default="")
     draft_code = models.CharField(max_length=60, blank=True, default="", db_default="")
-    draft_detail = models.TextField(blank=True, default="", db_default="")
+    draft_detail = SentenceColumn(blank=True, default="", db_default="")
     heartbeat = models.DateTimeField(null=True, blank=True)
 
     objects = TaskQuerySet.as_manager()

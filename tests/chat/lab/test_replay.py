@@ -171,7 +171,9 @@ def test_what_is_gone_is_named(application: Application, person: Person) -> None
     model.delete()
     first, second, third = again(person.user)
     assert equal([first])
-    assert [each.code for each in second.problems] == ["file_deleted"] and file["id"] in second.problems[0].detail
+    assert [each.code for each in second.problems] == ["file_deleted"] and file["id"] in second.problems[
+        0
+    ].detail.english
     assert [each.code for each in third.problems] == ["file_deleted"] or third.problems[0].code == "model_deleted"
     assert (second.sent, second.planned) == (None, None)
     assert "secret-name" not in repr([each.problems for each in (second, third)])

@@ -35,6 +35,7 @@ from chat.turns.store import Ending, Outcome, end
 from chat.turns.submit import Ask, regenerate
 from core.audit.origin import Origin, acting, origin
 from core.errors import ProductError
+from core.sentences import Sentence
 from files.models import File, FileText
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona
@@ -220,7 +221,7 @@ def test_what_a_program_queues_is_still_of_its_token(user: User) -> None:
     done(turn, 10)
     assert not send_kept(turn.conversation_id)
     kept = NextMessage.objects.get(conversation=turn.conversation)
-    assert kept.text == "And then?" and kept.problem.startswith("The limit of 1 turns a day is reached.")
+    assert kept.text == "And then?" and kept.problem.english.startswith("The limit of 1 turns a day is reached.")
 
 
 def test_a_month_is_of_sums_calls_and_what_is_set_aside(user: User) -> None:
@@ -304,7 +305,7 @@ def test_what_a_program_has_begun_counts_for_its_token_to_the_end(user: User, mo
     Conversation.objects.filter(pk=run.conversation_id).update(titled=True)
     advance(run.pk)  # by the worker, which knows of no token but the run's
     run.refresh_from_db()
-    assert (run.status, run.code) == ("waiting", "limit_reached") and "500 tokens (pieces" in run.detail
+    assert (run.status, run.code) == ("waiting", "limit_reached") and "500 tokens (pieces" in run.detail.english
 
 
 def test_no_title_is_asked_for_over_a_limit_until_the_next_answer(user: User) -> None:
@@ -351,7 +352,7 @@ def test_a_failed_answer_without_a_count_hides_no_prompt_before_it(user: User) -
     failed = Turn.objects.select_related("conversation__owner", "model__provider").get(
         pk=ask(user, first.conversation).pk
     )
-    end(failed, Ending(Turn.Status.FAILED, "provider_unreachable", "It cannot be reached."), Outcome([], 0))
+    end(failed, Ending(Turn.Status.FAILED, "provider_unreachable", Sentence("It cannot be reached.")), Outcome([], 0))
     again = ask(user, first.conversation)
     assert (again.reserved_tokens or 0) - (first.reserved_tokens or 0) == 5_000
 

@@ -24,6 +24,7 @@ from chat.readings.planning import (
     span_of,
 )
 from core.errors import ProductError
+from core.sentences import NO_SENTENCE, Sentence
 from llm.models import Model, Provider
 
 BUDGET = Budget(part=100, findings=10, fold=60, folded=20, notes=60, answer=30, thinking=5, beside=7)
@@ -104,13 +105,15 @@ def test_a_part_is_divided_at_the_end_of_a_passage() -> None:
 def test_what_was_not_read_is_named_with_its_pages_and_why() -> None:
     parts = [Part(0, 40, read=True), Part(40, 60, read=False), Part(60, 80, read=False), Part(80, 100, read=True)]
     spans = [(0, 50), (50, 70), (70, 100)]
-    found = coverage_of(parts, spans, "stopped", "Stopped.")
-    assert (found.percent, found.missing) == (60, [Missing(40, 80, 1, 3, "stopped", "Stopped.")])
-    apart = coverage_of([parts[1], Part(60, 80, read=False, code="x", why="X.")], [], "stopped", "Stopped.")
+    found = coverage_of(parts, spans, "stopped", Sentence("Stopped."))
+    assert (found.percent, found.missing) == (60, [Missing(40, 80, 1, 3, "stopped", Sentence("Stopped."))])
+    apart = coverage_of(
+        [parts[1], Part(60, 80, read=False, code="x", why=Sentence("X."))], [], "stopped", Sentence("Stopped.")
+    )
     assert [(each.start, each.code, each.first_page) for each in apart.missing] == [(40, "stopped", 0), (60, "x", 0)]
-    almost = coverage_of([Part(0, 9_999, read=True), Part(9_999, 10_000, read=False)], [], "stopped", "")
+    almost = coverage_of([Part(0, 9_999, read=True), Part(9_999, 10_000, read=False)], [], "stopped", NO_SENTENCE)
     assert almost.percent == 99
-    assert coverage_of([Part(0, 5, read=True)], [], "", "").percent == 100
+    assert coverage_of([Part(0, 5, read=True)], [], "", NO_SENTENCE).percent == 100
 
 
 def test_what_a_fold_leaves_out_is_known_by_its_numbers() -> None:

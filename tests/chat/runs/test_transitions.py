@@ -3,6 +3,7 @@
 import pytest
 
 from chat.runs.transitions import TRANSITIONS, become
+from core.sentences import Sentence
 from projects.planner.models import Run
 
 
@@ -26,6 +27,6 @@ def test_a_run_becomes_what_the_table_says_and_nothing_else(status: str, after: 
         with pytest.raises(ValueError, match=status):
             become(run, after)
         return
-    become(run, after, "code", "Why.")
-    assert (run.status, run.code, run.detail, run.needs) == (after, "code", "Why.", "")
+    become(run, after, "code", Sentence("Why."))
+    assert (run.status, run.code, run.detail, run.needs) == (after, "code", Sentence("Why."), "")
     assert (run.finished is not None) == (after in (Run.Status.DONE, Run.Status.STOPPED, Run.Status.FAILED))

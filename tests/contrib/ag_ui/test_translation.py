@@ -24,6 +24,7 @@ from contrib.ag_ui.run_input import Interrupted, read
 from contrib.ag_ui.start_run import NOT_RUN, start
 from contrib.ag_ui.translation import Head, Translation
 from core.errors import NotFound, ProductError
+from core.sentences import Sentence
 from llm.models import Model, Provider
 from llm.services import save_provider
 from llm.types.model_call import (
@@ -46,7 +47,7 @@ TURN = "0197d1f0-5c1e-7a30-9b1f-3f6c2b8d4e21"
 DONE = Ending(Turn.Status.DONE)
 LOOK = ToolCall("c", "look", '{"at": "sea"}')
 CALLING: list[LoopEvent] = [ToolCallStarted(0, "c", "look"), ToolCallDelta(0, '{"at": "sea"}')]
-RUNNING: list[LoopEvent] = [ToolRunStarted(LOOK, "Looking at the sea")]
+RUNNING: list[LoopEvent] = [ToolRunStarted(LOOK, Sentence("Looking at the sea"))]
 ANSWER: list[LoopEvent] = [
     StepStarted(1),
     ReasoningDelta("Hm."),
@@ -179,7 +180,11 @@ def test_what_a_thought_divides_are_paragraphs_of_one_message() -> None:
 
 def test_a_call_of_the_programs_tool_ends_the_run_and_those_beside_it_are_answered() -> None:
     own = ToolCall("d", "mine", "{}")
-    other: list[LoopEvent] = [ToolCallStarted(1, "d", "mine"), StepFinished("tool_calls"), ToolRunStarted(own, "mine")]
+    other: list[LoopEvent] = [
+        ToolCallStarted(1, "d", "mine"),
+        StepFinished("tool_calls"),
+        ToolRunStarted(own, Sentence.verbatim("mine")),
+    ]
     events = run_of(translation("mine"), told(said(StepStarted(1), *CALLING, *other, external="mine"), DONE))
     assert not problems(events)
     [message, beside] = messages(events)

@@ -75,7 +75,7 @@ class Command(BaseCommand):
             "conversation": str(result.turn.conversation_id),
             "sent": result.sent.as_json() if result.sent else None,
             "planned": result.planned.as_json() if result.planned else None,
-            "problems": [problem._asdict() for problem in result.problems],
+            "problems": [{"code": problem.code, "detail": problem.detail.english} for problem in result.problems],
             "changes": result.changes,
         }
         if result.answer:
@@ -86,7 +86,7 @@ class Command(BaseCommand):
         sent, now = (each.as_json() if each is not None else {} for each in (result.sent, result.planned))
         self._line((str(result.turn.pk), *cells(sent, now)))
         for problem in result.problems:
-            self.stdout.write(f"  {problem.detail} ({problem.code})")
+            self.stdout.write(f"  {problem.detail.english} ({problem.code})")
         if result.answer:
             self.stdout.write(f"  --- answered then ---\n{result.turn.answer.text}")
             self.stdout.write(f"  --- answers now ---\n{result.answer}\n  ---")

@@ -1,0 +1,43 @@
+"""The column of a row that holds a sentence, see `core.sentences`."""
+
+from typing import Any
+
+from django.db import models
+from django.db.models.query_utils import DeferredAttribute
+
+from core.sentences import Sentence
+
+
+class _SentenceAttribute(DeferredAttribute):
+    """Makes a sentence of what is assigned, so that a row that was not saved yet reads like one that was loaded."""
+
+    def __set__(self, row: models.Model, value: Sentence | str) -> None:
+        row.__dict__[self.field.attname] = _loaded(value)
+
+
+class SentenceColumn(models.TextField[Sentence | str, Sentence]):
+    """A `Sentence` in Python, what `Sentence.dump` makes of it in the database; a text column to migrations."""
+
+    descriptor_class = _SentenceAttribute
+
+    def deconstruct(self) -> Any:
+        name, _path, args, keywords = super().deconstruct()
+        return name, "django.db.models.TextField", args, keywords
+
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Sentence | None:
+        """None where the row itself is not there: of an outer join."""
+        return _loaded(value)  # type: ignore[no-any-return]  # of text and None
+
+    def to_python(self, value: Any) -> Any:
+        return _loaded(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        return value.dump() if isinstance(value, Sentence) else value
+
+    def value_to_string(self, obj: models.Model) -> str:
+        return str(self.get_prep_value(self.value_from_object(obj)))
+
+
+def _loaded(value: Any) -> Any:
+    """Return stored text as a sentence, and anything else, such as an expression of the database, as it is."""
+    return Sentence.load(value) if isinstance(value, str) else value
