@@ -13,7 +13,7 @@ EXPORT := $(UV) export --quiet --frozen --no-default-groups
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run lint lint-python test test-all coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium docs \
-        test-beside cluster test-cluster cluster-packages
+        gettext test-beside cluster test-cluster cluster-packages
 
 help:
 	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
@@ -61,10 +61,10 @@ lint: lint-python $(NODE_CHECKS)
 WORKERS ?= 3
 QUICK := smoke or not (browser or product or process or slow)
 
-test: lint-python chromium
+test: lint-python chromium gettext
 	$(BIN)/python -m pytest -n $(WORKERS) --durations=10 -m "$(QUICK)"
 
-test-all: lint $(NODE_CLIENT) chromium
+test-all: lint $(NODE_CLIENT) chromium gettext
 	$(BIN)/python -m pytest -n $(WORKERS) --durations=10
 
 # Of the tests in their own process alone: what the running product runs for the others is not seen.
@@ -110,7 +110,7 @@ docs: $(INSTALLED_TO_TEST)
 screenshots: $(INSTALLED_TO_TEST) chromium
 	$(BIN)/python -m scripts.screenshots
 
-messages: $(INSTALLED_TO_TEST)
+messages: $(INSTALLED_TO_TEST) gettext
 	$(BIN)/python -m scripts.messages
 
 # uv is used as it is installed: requirements-dev.txt may name another version only after this.
@@ -134,6 +134,11 @@ check-deploy: $(INSTALLED_TO_TEST)
 	@$(BIN)/python -m scripts.check_deploy
 
 # The browser tests drive Debian's Chromium: its build without windows, or, where only that is there, the whole browser.
+gettext:
+	@command -v xgettext >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gettext; } || { \
+	    echo "The messages need GNU gettext: install the package gettext." >&2; exit 1; }
+
 chromium:
 	@command -v chromium-headless-shell >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  apt-get update -qq && \
