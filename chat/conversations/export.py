@@ -11,15 +11,17 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import close_old_connections, transaction
+from django.utils import timezone
 
 from accounts.access.rights import require
 from accounts.models import May, User
 from chat.ledger.models import ModelCall
 from chat.ledger.services import csv_pages
-from chat.models import Conversation, Mark, Message, Turn
+from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.readings.models import Reading
+from chat.rendering.references import cited_numbers
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from files.models import File
@@ -38,6 +40,29 @@ ENDED = dict.fromkeys(Turn.CUT_SHORT, "Not finished") | {
     "content_filter": "Ended by the provider's content filter",
     Turn.UNKNOWN_END: "Ended by the provider for a reason of its own; it may not be whole",
 }
+# Of a model call's report.
+REPORTED = ("cycle", "limit", "used", "left", "exact", "sections", "without_room", "notes", "versions")
+CONTENTS = """\
+What is in this export of {user}, made on {when}:
+
+md/             each conversation's branch on show, with sources
+json/           each conversation whole: branches, parts, marks, summaries, numbers of each report
+usage.csv       your model calls
+personas.json   your personas
+projects.json   your projects
+prompts.json    your saved prompts
+readings.json   questions over whole files
+tasks.json      your tasks
+files/          the files that you uploaded
+missing.txt     names of files whose bytes could not be read, if there are such
+
+What is not in it:
+
+- the list of sources of each report (in the API: /api/v1/turns/ID/report/)
+- personas, projects and conversations that others share with you, and files of others
+- settings, tokens, webhooks, passkeys and sessions
+- temporary conversations, and what was deleted
+"""
 AT_ONCE = 20  # conversations between two pieces of the zip, and files that are asked for at once
 PIECE = 1_000_000  # bytes of a file that are held
 _UNSAFE = re.compile(r"[^\w\- ]+")
@@ -67,12 +92,21 @@ def file_name(conversation: Conversation, kind: str) -> str:
 def markdown(conversation: Conversation) -> str:
     """The branch on show: who said it, the names of files, the text as it was written, and what is marked."""
     marks = marks_on(conversation.pk, conversation.leaf_id).by_message
+    files = _file_documents(conversation)
     lines = [f"# {conversation.title or 'Conversation'}", ""]
-    for message in branch_rows(conversation.leaf_id).order_by("depth").iterator(500):
+    branch = branch_rows(conversation.leaf_id).order_by("depth")
+    if elsewhere := Message.objects.filter(conversation=conversation).count() - branch.count():
+        lines += [
+            f"*(Messages on other branches that are not in this file: {elsewhere:,}. The JSON file has them.)*",
+            "",
+        ]
+    for message in branch.iterator(500):
         who = "You" if message.role == Message.Role.USER else (message.model.name if message.model else "Answer")
         lines += [f"## {who} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
         lines += [f"*File: {attachment.name}*\n" for attachment in message.attachments.all()]
-        lines += [message.text if message.role == Message.Role.USER else without_reasoning(message.text), ""]
+        lines += [f"*(Called {part['name']} with {part['arguments']})*\n" for part in _calls(message)]
+        text = message.text if message.role == Message.Role.USER else without_reasoning(message.text)
+        lines += [text, "", *_source_list(message, text, files)]
         lines += [f"*({sentence})*\n" for sentence in _shortened(message.parts)]
         if mark := marks.get(message.pk):
             lines += [f"*({Mark.Kind(mark).label})*", ""]
@@ -83,6 +117,44 @@ def markdown(conversation: Conversation) -> str:
         if notice := _notice(message):
             lines += [f"*({notice})*", ""]
     return "\n".join(lines)
+
+
+def _calls(message: Message) -> Iterator[dict[str, Any]]:
+    return (part for part in message.parts if part["type"] == "tool_call")
+
+
+def _file_documents(conversation: Conversation) -> list[dict[str, Any]]:
+    """Return the files that have a number in the conversation and still exist."""
+    numbers = {pk: number for pk, number in conversation.documents.items() if _is_id(pk)}
+    rows = File.objects.filter(pk__in=numbers).values_list("pk", "name")
+    return [{"number": numbers[str(pk)], "title": name, "file": str(pk)} for pk, name in rows]
+
+
+def _is_id(source: str) -> bool:
+    """Return whether a numbered source is a file; pages of the web are named by their address."""
+    try:
+        UUID(source)
+    except ValueError:
+        return False
+    return True
+
+
+def _source_list(message: Message, text: str, files: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the lines below an answer that say what its citations lead to."""
+    if message.role == Message.Role.USER or not cited_numbers(text):
+        return []
+    places: dict[int, list[str]] = {}
+    for document in (*files, *(each for part in message.parts for each in part.get("documents", ()))):
+        page = f", page {document['page']}" if document.get("page") else ""
+        url = f", {document['url']}" if document.get("url") else ""
+        place = f"{document['title']}{page}{url}"
+        known = places.setdefault(int(document["number"]), [])
+        if page and known == [document["title"]]:
+            known.clear()  # the page says more than the file alone
+        if place not in known:
+            known.append(place)
+    cited = sorted(cited_numbers(text) & places.keys())
+    return ["Sources:", *(f"- [{number}] {'; '.join(places[number])}" for number in cited), ""] if cited else []
 
 
 def _shortened(parts: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -112,9 +184,32 @@ def as_json(conversation: Conversation) -> str:
         "persona": conversation.persona.name if conversation.persona else None,
         "project": conversation.project.name if conversation.project else None,
         "leaf": str(conversation.leaf_id) if conversation.leaf_id else None,
+        "documents": conversation.documents,
+        "summaries": [_summary(summary) for summary in conversation.summaries.order_by("pk")],
         "messages": [_message(message, marks.get(message.pk)) for message in rows.iterator(500)],
     }
     return json.dumps(body, ensure_ascii=False, indent=1)
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    return {
+        "id": str(summary.pk),
+        "first": str(summary.first_id),
+        "last": str(summary.last_id),
+        "messages": summary.messages,
+        "sections": summary.sections,
+        "as_of": summary.as_of.isoformat(),
+        "timezone": summary.timezone,
+        "model": summary.model_name or None,
+        "prompt_version": summary.prompt_version,
+        "withdrawn": summary.withdrawn.isoformat() if summary.withdrawn else None,
+    }
+
+
+def _report(turn: Turn) -> list[dict[str, Any]]:
+    """Return what each model call of a turn saw, in numbers. The list of its sources is in the API: it has a row for
+    each message, so those of a long conversation would be thousands of times as many as its messages."""
+    return [{name: call.get(name) for name in REPORTED} for call in (turn.report or {}).get("calls", ())]
 
 
 def _message(message: Message, mark: str | None) -> dict[str, Any]:
@@ -131,10 +226,22 @@ def _message(message: Message, mark: str | None) -> dict[str, Any]:
         "feedback": message.feedback,
         "usage": turn.usage if turn else None,
         "cost": f"{turn.cost:f}" if turn and turn.cost is not None else None,
+        "report": _report(turn) if turn else [],
         "files": [attachment.name for attachment in message.attachments.all()],
+        "attachments": [_attached(attachment) for attachment in message.attachments.all()],
         "parts": message.parts if message.role == Message.Role.USER else list(_answer_parts(message.parts)),
         "mark": mark,
         "context_notice": _notice(message),
+    }
+
+
+def _attached(attachment: Attachment) -> dict[str, Any]:
+    """Return a file by its name, with its id and the SHA-256 of its bytes while it exists."""
+    file = attachment.file
+    return {
+        "name": attachment.name,
+        "id": str(file.pk) if file else None,
+        "sha256": file.sha256 if file else None,
     }
 
 
@@ -199,6 +306,8 @@ def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
                 yield sink.taken()
             last = found[-1].pk
         if ids is None:
+            when = f"{timezone.now():%Y-%m-%d %H:%M} UTC"
+            archive.writestr("README.txt", CONTENTS.format(user=user.get_username(), when=when))
             with archive.open("usage.csv", "w") as table:
                 for page in csv_pages(ModelCall.objects.visible_to(user)):
                     table.write(page.encode())

@@ -68,7 +68,8 @@ class Handler(ASGIHandler):
             response: HttpResponseBase = await super().run_get_response(request)
         except asyncio.CancelledError:
             if answer := self._answers.get(request):
-                await sync_to_async(answer.close)()
+                # In a thread of its own: that of the request may have ended with the middleware that was cancelled.
+                await sync_to_async(answer.close, thread_sensitive=False)()
             raise
         finally:
             self._answers.pop(request, None)

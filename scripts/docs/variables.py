@@ -52,7 +52,7 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
     "Servers": (
         Variable(
             ("DATABASE_URL",),
-            "`postgresql://user:password@host:5432/name`; pgvector is needed",
+            "`postgresql://user:password@host:5432/name`, or several hosts with commas between; pgvector is needed",
             "embedded PostgreSQL",
         ),
         Variable(
