@@ -178,7 +178,7 @@ def test_one_wrong_line_and_nobody_is_imported(admin_client: Client) -> None:
     )
     page = imported(admin_client, text)
     assert page.status_code == 422
-    wrong = [(each.line, each.sentence) for each in page.context["wrong"]]
+    wrong = [(each.line, str(each.sentence)) for each in page.context["wrong"]]
     assert [line for line, _ in wrong] == [3, 4, 4, 5, 6, 6]
     assert "There is somebody called “admin” already" in wrong[0][1]
     assert "Line 2 has the user name “olga”, too" in wrong[1][1]

@@ -98,7 +98,7 @@ def test_a_message_that_waits_for_its_answer_waits_for_room_too(user: User) -> N
     Conversation.objects.filter(pk=first.pk).update(state=Conversation.State.IDLE)
     [other] = live(user)
     assert not send_kept(first.pk)
-    assert NextMessage.objects.get(conversation=first).problem == ""
+    assert str(NextMessage.objects.get(conversation=first).problem) == ""
     Turn.objects.filter(conversation=other).update(status=Turn.Status.DONE)
     assert send_kept(first.pk)
 

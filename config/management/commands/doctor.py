@@ -162,7 +162,7 @@ def _extensions() -> Iterator[Finding]:
             Sentence("Install the extension pgvector there."),
         )
     else:
-        yield Finding("ok", Sentence("pgvector"), found[0])
+        yield Finding("ok", Sentence("pgvector"), Sentence.verbatim(str(found[0])))
 
 
 def _migrations() -> Iterator[Finding]:
