@@ -44,7 +44,7 @@ from redis.retry import Retry
 
 from core.logs import tracing
 from core.logs.context import knowing, known
-from core.net.redis_failover import AsyncParser, Parser
+from core.redis_failover import AsyncParser, Parser
 
 STALE_AFTER = timedelta(seconds=30)  # without a heartbeat, whoever was at work is gone
 UNCLAIMED_AFTER = timedelta(seconds=10)  # what waits longer has been lost by the broker, or all workers are busy

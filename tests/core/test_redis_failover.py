@@ -14,7 +14,7 @@ from chat.realtime import turn_stream
 from chat.realtime.events import Event, EventType
 from config.service_urls import CACHE_OPTIONS
 from core import background
-from core.net.redis_failover import NotWritable
+from core.redis_failover import NotWritable
 from tests.product import until
 from tests.valkey import Valkey
 

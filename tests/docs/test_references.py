@@ -12,7 +12,7 @@ from scripts.docs.pages import DOCS, generated
 
 VARIABLE = re.compile(r"`([A-Z]+(?:_[A-Z]+)+)(?:=[^`]*)?`")
 OTHER_VARIABLES = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "PROVIDER_API_KEY", "NAME_FILE", "BENCH_PEERS"}
-OURS = {"accounts", "audit", "chat", "config", "files", "llm", "personas", "projects"}
+OURS = {"accounts", "chat", "config", "core", "files", "llm", "personas", "projects", "workspace"}
 OPENAI = ("GET /v1/models", "GET /v1/models/{name}", "POST /v1/chat/completions", "POST /v1/embeddings")
 OPERATORS = [*sorted((DOCS / "operate").glob("*.md")), *sorted((DOCS / "admin").glob("*.md"))]
 

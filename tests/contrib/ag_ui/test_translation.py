@@ -222,7 +222,7 @@ def test_an_answer_that_did_not_end_well_leaves_nothing_open(ending: Ending) -> 
         events = run_of(translation(), wires)
         assert not problems(events)
         if ending is UNEXPECTED:
-            assert (events[-1].message, events[-1].code) == (UNEXPECTED.detail, "internal_error")
+            assert (events[-1].message, events[-1].code) == (str(UNEXPECTED.detail), "internal_error")
         else:
             assert (events[-1].type.value, events[-1].outcome.type) == ("RUN_FINISHED", "cancelled")
 
