@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from chat.context.rendering import Numbers
-from chat.context.types import Block, ContextRequest, Room
+from chat.context.types import Block, ContextRequest, Room, Section
 from chat.models import Message, Summary, Turn
 from chat.models.summary import Marks
 from chat.prompts.history import Documents
@@ -76,7 +76,8 @@ AS_IT_WAS = Variation()
 class PastContext(TurnContext):
     """What the `call` of a stored turn was made under; where `base` is given, which is that, with a variation.
 
-    `sections`: their texts as today's rows give them. `anew`: the room is that of its own model and profile.
+    `sections`: their texts as today's rows give them, by name and variant. `anew`: the room is that of its own model
+    and profile.
     """
 
     call: CallReport = field(kw_only=True)
@@ -123,23 +124,28 @@ class PastContext(TurnContext):
         then = {source.get("id") for source in self.call["sources"] if source["kind"] == "project_file"}
         return [entry for entry in super().project_entries() if str(entry.file_id) in then]
 
-    def completed(self, frame: ContextRequest) -> ContextRequest:
+    def completed(
+        self, frame: ContextRequest, sections: Collection[Section] | None = None, variant: str = ""
+    ) -> ContextRequest:
         blocks: dict[str, Any] = {}
-        for name in SECTIONS:
+        for name in SECTIONS if sections is None else sections:
             block: Block | None = getattr(frame, name)
-            text = self._kept(name, block.text if block is not None else None)
+            text = self._kept(name, block.text if block is not None else None, variant)
             blocks[name] = Block(text, self.tokenizer.count(text)) if text else None
         return replace(frame, **blocks)
 
-    def _kept(self, name: str, text: str | None) -> str | None:
-        self.sections[name] = text
+    def _kept(self, name: str, text: str | None, variant: str) -> str | None:
+        key = f"{name} {variant}"
+        self.sections[key] = text
         if self.base is None:
             return self._sent(name, text)
-        plain = self.base.sections[name]
+        if key not in self.base.sections:
+            return text  # the turn had no such text
+        plain = self.base.sections[key]
         then = self._sent(name, plain)
         if text == plain:
             return then
-        if then != plain:
+        if then not in [each for other, each in self.base.sections.items() if other.startswith(f"{name} ")]:
             raise Changed(
                 [
                     Problem(

@@ -300,7 +300,8 @@ def _with_rules(context: TurnContext, step: Step, request: ContextRequest) -> Co
     """Return the request with S and R for a prompt that has numbered documents."""
     reminder, above = _reminder(context, step, documents=True)
     system = _system(context, step, documents=True)
-    return replace(request, system=system, reminder=reminder, reminder_above=above)
+    ruled = replace(request, system=system, reminder=reminder, reminder_above=above)
+    return context.completed(ruled, ("system", "reminder"), "searched" if step.searched else "documents")
 
 
 def note_form(context: TurnContext) -> NoteForm:

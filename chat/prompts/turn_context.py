@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -14,7 +14,7 @@ from django.utils import timezone
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
 from accounts.models import May, User
 from chat.context.rendering import Numbers
-from chat.context.types import ContextRequest, Room
+from chat.context.types import ContextRequest, Room, Section
 from chat.models import Conversation, Mention, Message, Summary, Turn
 from chat.models.conversation_state import ChatScope, scope_of
 from chat.models.summary import Marks, in_force
@@ -264,9 +264,15 @@ class TurnContext:
     def project_entries(self) -> list[ProjectFile]:
         return list(ProjectFile.objects.filter(project=self.project).select_related("file"))
 
-    def completed(self, frame: ContextRequest) -> ContextRequest:
+    def completed(
+        self, frame: ContextRequest, sections: Collection[Section] | None = None, variant: str = ""
+    ) -> ContextRequest:
         """What is planned with instead of `frame`, which is a prompt without its messages: the same, but where a stored
-        turn is planned again (`chat.lab`)."""
+        turn is planned again (`chat.lab`).
+
+        `sections`: of which alone the texts are looked at, all by default. `variant`: which texts they are of a plan
+        that tries several.
+        """
         return frame
 
     def made_with(self) -> dict[str, Any]:

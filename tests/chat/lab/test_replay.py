@@ -198,7 +198,8 @@ def test_another_profile_leaves_out_more_and_costs_less(application: Application
     assert last.sent and last.planned and last.sent.cost and last.planned.cost
     assert last.sent.left_out == 0 < last.planned.left_out
     assert last.planned.tokens < last.sent.tokens and last.planned.cost < last.sent.cost
-    assert {each["reason"] for each in last.changes if each["change"] == "changed"} == {"no_room"}
+    reasons = {each["reason"] for each in last.changes if each["change"] == "changed"}
+    assert "no_room" in reasons <= {"no_room", "behind_gap"}
     assert last.again and last.again.planned[-1].report["limit"] < 1_500 - 400
     tiny = BudgetProfile.objects.create(name=uuid4().hex, window=700, reserved_output=500)
     *_, refused = again(person.user, Variation(profile=tiny))
