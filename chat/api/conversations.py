@@ -460,6 +460,7 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
             raise ProductError(
                 "no_report", "This turn has not asked a model yet, so there is nothing to show.", status=404
             )
+        report = reports.readable(report)
         return Response(
             {**report, "sources": [*report["sources"], *reports.summarised(turn)], "outgoing": reports.outgoing(turn)}
         )

@@ -216,7 +216,12 @@ def _summary(summary: Summary) -> dict[str, Any]:
 def _report(turn: Turn) -> list[dict[str, Any]]:
     """Return what each model call of a turn saw, in numbers. The list of its sources is in the API: it has a row for
     each message, so those of a long conversation would be thousands of times as many as its messages."""
-    return [{name: call.get(name) for name in REPORTED} for call in (turn.report or {}).get("calls", ())]
+    calls = (turn.report or {}).get("calls", ())
+    return [
+        {name: call.get(name) for name in REPORTED}
+        | {"notes": [Sentence.load(note).english for note in call.get("notes", ())]}
+        for call in calls
+    ]
 
 
 def _message(message: Message, mark: str | None) -> dict[str, Any]:

@@ -391,6 +391,18 @@ def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
     return report
 
 
+def readable(report: ResolvedReport) -> ResolvedReport:
+    """Return the report with its sentences in the reader's language."""
+    read = report.copy()
+    read["notes"] = [str(Sentence.load(note)) for note in report["notes"]]
+    read["refused"] = str(Sentence.load(report["refused"]))
+    if "notice" in report:
+        read["notice"] = str(Sentence.load(report["notice"]))
+    for call in read.get("calls", []):
+        call["refused"] = str(Sentence.load(call["refused"]))
+    return read
+
+
 def _short(call: CallReport) -> ShortCall:
     return ShortCall(
         cycle=call["cycle"], model=call["model"], limit=call["limit"], used=call["used"], refused=call["refused"]

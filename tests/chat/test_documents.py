@@ -112,7 +112,7 @@ def test_project_files_and_instructions_move_above_the_newest_question(
     asked(person, place, f"And then? {mark}-2")
     messages = sent(application, f"{mark}-2")
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "user", "user"]
-    assert messages[3]["content"] == "Answer in one word."
+    assert messages[3]["content"] == "# Instructions of the project “Machine”\nAnswer in one word."
     assert documents(messages[4])[0]["contents"] == "Press the green button."
     assert messages[5]["content"].startswith("And then?")
 
@@ -132,7 +132,7 @@ def test_a_project_that_does_not_fit_is_listed_and_its_pinned_file_comes_first(
     turn = asked(person, place, f"What is there? {mark}", models=[str(model.pk)])
     messages = sent(application, mark)
     assert [each["title"] for each in documents(messages[1])] == ["small.txt"]
-    assert "big.txt" in messages[2]["content"] and big["id"] in messages[2]["content"]
+    assert "- 2: big.txt" in messages[2]["content"]
     sources = person.caller.get(f"turns/{turn['id']}/report/")["sources"]
     states = {source["title"]: source["state"] for source in sources if source["kind"] == "project_file"}
     assert states == {"big.txt": "by_search", "small.txt": "full"}

@@ -19,6 +19,7 @@ from chat.models import Message, StepReasoning, Summary, SummaryJob, Turn
 from chat.summaries.services import summarise_now
 from core.background import submit
 from core.errors import ModelError
+from core.sentences import Sentence
 from llm import services
 from llm.models import Model, Provider
 from llm.services import available, note_outage, outage_of
@@ -80,8 +81,8 @@ def test_the_fallback_answers_for_a_provider_that_is_down(person: Person, make: 
         f"{other.name} was asked instead of {model.name}, which was not available (“The model's "
         "provider cannot be reached. Check that it is running and its base URL.”)."
     )
-    assert (first["model"], first["notes"]) == (model.name, [said])
-    assert (second["model"], second["notes"]) == (other.name, [said])
+    notes = [[Sentence.load(note).english for note in call["notes"]] for call in (first, second)]
+    assert (first["model"], second["model"], notes) == (model.name, other.name, [[said], [said]])
     told = person.caller.get(f"turns/{turn.pk}/")
     assert (told["model"], told["answered_by"]) == (str(model.pk), str(other.pk))
     assert person.caller.get(f"messages/{turn.answer_id}/")["model"] == str(other.pk)
@@ -184,7 +185,7 @@ def test_in_the_middle_of_a_loop_the_other_goes_on_with_the_results(
     assert [part["type"] for part in turn.answer.parts][-3:] == ["tool_call", "tool_result", "text"]
     assert [call["model"] for call in turn.report["calls"]] == [model.name, model.name, other.name]
     forgotten = f"What {model.name} had thought before its calls was not sent to {other.name}."
-    assert turn.report["calls"][-1]["notes"][-1] == forgotten
+    assert Sentence.load(turn.report["calls"][-1]["notes"][-1]).english == forgotten
     assert not StepReasoning.objects.filter(turn=turn).exists()
     [request] = application.model.requests(other.name)
     assert request.status == 200
