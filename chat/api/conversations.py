@@ -349,7 +349,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         [chosen] = body["models"] or [None]
         model = services.visible_model(self.person, chosen) or model_for(scope.persona, self.person)
         asked: Any = {"user": self.person, "scope": scope, "draft": draft, "model": model}
-        plan = plan_ahead(**asked, count=body["count"])
+        plan = reports.readable(plan_ahead(**asked, count=body["count"]))
         return Response({**plan, "offers": offers(**asked, plan=plan)})
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
@@ -460,10 +460,8 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
             raise ProductError(
                 "no_report", "This turn has not asked a model yet, so there is nothing to show.", status=404
             )
-        report = reports.readable(report)
-        return Response(
-            {**report, "sources": [*report["sources"], *reports.summarised(turn)], "outgoing": reports.outgoing(turn)}
-        )
+        sources = [*report["sources"], *reports.summarised(turn)]
+        return Response({**reports.readable(report), "sources": sources, "outgoing": reports.outgoing(turn)})
 
 
 class NextMessageView(ScopedView):

@@ -58,7 +58,7 @@ def plan_ahead(
         base = replace(base, asked_effort=draft.effort)
     base = replace(base, window_cap=_window_cap(scope.conversation, base.model))
     files = chosen_files(user=user, ids=draft.files)
-    text, conversation = draft.text.strip(), scope.conversation
+    text, conversation = draft.text if draft.text.strip() else "", scope.conversation
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
     leaf = conversation.leaf if conversation else None
     allowed = line_of(context, scope, summary_in(scope)) if files else None

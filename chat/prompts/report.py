@@ -391,15 +391,16 @@ def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
     return report
 
 
-def readable(report: ResolvedReport) -> ResolvedReport:
-    """Return the report with its sentences in the reader's language."""
-    read = report.copy()
-    read["notes"] = [str(Sentence.load(note)) for note in report["notes"]]
-    read["refused"] = str(Sentence.load(report["refused"]))
-    if "notice" in report:
-        read["notice"] = str(Sentence.load(report["notice"]))
-    for call in read.get("calls", []):
-        call["refused"] = str(Sentence.load(call["refused"]))
+def readable(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report or a plan with its sentences in the reader's language."""
+    read = dict(report)
+    if "notes" in read:
+        read["notes"] = [str(Sentence.load(note)) for note in read["notes"]]
+    for name in ("refused", "notice"):
+        if name in read:
+            read[name] = str(Sentence.load(read[name]))
+    if "calls" in read:
+        read["calls"] = [{**call, "refused": str(Sentence.load(call["refused"]))} for call in read["calls"]]
     return read
 
 

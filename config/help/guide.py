@@ -14,7 +14,7 @@ PAGES_OF_PRODUCT = "use/pages"  # its table says which page of the guide is abou
 FILE = re.compile(r"(?P<path>.+?)(?:\.(?P<language>[a-z]{2}))?\.md")
 TITLE = re.compile(r"^# +(.+)$", re.MULTILINE)
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.DOTALL | re.MULTILINE)
-PARAMETER = re.compile(r"<[^>]*>")
+PARAMETER = re.compile(r"<[^<>]*>")
 ROW = re.compile(r"^\| [^|]+ \| `/([^`]*)` \| \[[^\]]*\]\(([^)]+)\) \|$", re.MULTILINE)
 
 

@@ -42,7 +42,7 @@ def test_each_page_is_a_call_of_the_files_owner(person: Person, reader: Model, t
     file = settled(upload(person, scanned(tmp_path).read_bytes(), "scan.pdf"))
     assert (file.status, file.pages) == (File.Status.READY, 2)
     assert FileText.objects.get(file=file).text.count(f"[Recognised on a picture: {reader.name}]\n\n{WRITTEN}") == 2
-    assert file.error == "The text of 2 of its 2 pages was recognised on pictures (OCR). It may have errors."
+    assert str(file.notes[0]) == "The text of 2 of its 2 pages was recognised on pictures (OCR). It may have errors."
     made = [(call.purpose, call.model_name, call.conversation_id) for call in calls(person)]
     assert made == [("reading", reader.name, None)] * 2
 
@@ -65,7 +65,7 @@ def test_a_page_without_text_stays_empty(
     application.model.set_script(reader.name.rpartition(":")[2], {"text": "."})
     file = settled(upload(person, scanned(tmp_path, words="Typed.").read_bytes(), "scan.pdf"))
     assert FileText.objects.get(file=file).text.strip() == "Typed."
-    assert file.error == "1 of its 2 pages have no text, like scans. Run text recognition (OCR) to get theirs."
+    assert str(file.notes[0]) == "1 of its 2 pages have no text, like scans. Run text recognition (OCR) to get theirs."
 
 
 @pytest.mark.django_db
