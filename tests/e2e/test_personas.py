@@ -67,7 +67,7 @@ def test_what_is_tried_is_what_the_model_then_gets(product: Product, page: Page)
     expect(page.locator("[data-starter]")).to_have_count(0)
     sent = [message["content"] for message in product.model.finished(mark)[0].body["messages"]]
     assert "\n".join(sent).split() == "\n".join(shown).split()
-    assert f"Talk like {mark}." in sent
+    assert f"# Persona “Pirate”\nTalk like {mark}." in sent
     assert sent[-1].endswith("Say ahoy.")
 
 
@@ -161,7 +161,9 @@ def test_personas_work_without_scripts(product: Product, visit: OpenBrowser) -> 
     expect(page.locator("article.question")).to_contain_text("How plain?")
     while answer(page).get_attribute("data-status") == "pending":
         page.reload()
-    assert f"Be {mark}." in [message["content"] for message in product.model.finished(mark)[0].body["messages"]]
+    assert f"# Persona “Plain”\nBe {mark}." in [
+        message["content"] for message in product.model.finished(mark)[0].body["messages"]
+    ]
 
 
 def test_a_persona_is_made_tried_and_talked_to_on_a_phone(product: Product, phone: Page) -> None:
