@@ -8,6 +8,8 @@ from typing import Any
 
 import django_stubs_ext
 import environ
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from config import service_urls
 from config.embedded import paths
@@ -136,7 +138,8 @@ CACHES = {
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [CHANNELS_URL]},
+        # Once more on a new connection: that of a process without sockets is found to be gone with the next socket.
+        "CONFIG": {"hosts": [{"address": CHANNELS_URL, "retry": Retry(NoBackoff(), 1)}]},
     },
 }
 
