@@ -64,7 +64,7 @@ def test_a_model_that_reasons_and_says_no_more_can_be_switched_off_and_on(
     application: Application, person: Person
 ) -> None:
     model = made(application, name="qwen3-8b", efforts=[], reasoning=True)
-    shown = next(each for each in person.caller.get("models/?page_size=200")["results"] if each["id"] == str(model.pk))
+    shown = person.caller.get(f"models/{model.pk}/")
     assert shown["abilities"]["efforts"] == ["none", "medium"]
     for effort, switch in (("none", False), ("medium", True)):
         turn = person.caller.ask("Well?", {"reasoning": "Hm.", "text": "Yes."}, models=[str(model.pk)], effort=effort)
