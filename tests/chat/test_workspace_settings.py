@@ -43,7 +43,7 @@ def asked(
     assert (plan["used"], plan["tools_tokens"]) == (report["used"], report["tools_tokens"])
     body = application.model.finished(said["text"])[0].body
     system = [each["content"] for each in body["messages"] if each["role"] == "system"]
-    tasks = [each for each in system if each.startswith(("Tasks of", "Mentioned"))]
+    tasks = [each for each in system if each.startswith("# Tasks")]
     return system[0], tasks, [each["function"]["name"] for each in body.get("tools", ())]
 
 
@@ -71,7 +71,7 @@ def test_task_tools_and_todays_tasks_are_there_where_the_workspace_says_so(
     system, tasks, tools = asked(application, person, caller_of_tools)
     assert not tasks and {"list_tasks", "create_task", "mark_item"} <= set(tools) and "create_task:" in system
     [tasks_named] = asked(application, person, caller_of_tools, f"How is @{made['code']}?")[1]
-    assert tasks_named.startswith("Mentioned today:") and "Water the plants" in tasks_named
+    assert "Mentioned today:" in tasks_named and "Water the plants" in tasks_named
     persona = Persona.objects.create(owner=person.user, name="P")
     place = person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"]
     assert "create_task" not in asked(application, person, caller_of_tools, place=place)[2]

@@ -62,7 +62,7 @@ def test_an_uploaded_pdf_is_read_counted_and_becomes_searchable(person: Person) 
 def test_a_picture_that_models_do_not_take_is_shown_in_another_form(person: Person, kind: str) -> None:
     file = settled(upload(person, samples.image(kind, 64, 48), "drawn.png"))
     assert (file.status, file.media_type, file.width, file.height) == ("ready", f"image/{kind.lower()}", 64, 48)
-    assert file.error.startswith("Models and browsers do not take pictures of this kind")
+    assert str(file.notes[0]).startswith("Models and browsers do not take pictures of this kind")
     media_type, shown = services.open_shown(file=file)
     with shown, Image.open(shown) as picture:
         assert (media_type, picture.format, picture.size) == ("image/png", "PNG", (64, 48))
@@ -172,13 +172,16 @@ def test_passwords_open_one_file_after_another_in_an_archive(person: Person, cap
     file = settled(upload(person, samples.archive({**members, "c.txt": "Words."}), "all.zip"))
     api = partial(person.caller.get, f"files/{file.pk}/")
     assert (file.status, file.error_code, api()["locked"]) == ("ready", "locked_inside", True)
-    assert file.error == "Files in it that a password still closes: a.docx, b.docx. Enter the password on its page."
+    assert (
+        str(file.notes[0])
+        == "Files in it that a password still closes: a.docx, b.docx. Enter the password on its page."
+    )
     browser = Client()
     browser.force_login(person.user)
     page = browser.get(f"/files/{file.pk}/").content.decode()
     assert 'name="password"' in page and "the files in it that are still closed" in page
     person.caller.post(f"files/{file.pk}/reread/", {"password": "sesame a"})
-    assert settled(file).error.startswith("Files in it that a password still closes: b.docx.")
+    assert str(settled(file).notes[0]).startswith("Files in it that a password still closes: b.docx.")
     services.reread(user=person.user, file=file, password="sesame b")
     assert (settled(file).error, file.error_code, api()["locked"]) == ("", "", False)
     text = FileText.objects.get(file=file).text
@@ -225,7 +228,7 @@ def test_nobody_deletes_or_retries_the_file_of_another(person: Person, stranger:
 
 def test_scanned_pages_are_told(person: Person) -> None:
     file = settled(upload(person, samples.pdf(["Words", "", ""])))
-    assert file.status == "ready" and file.error.startswith("2 of its 3 pages have no text")
+    assert file.status == "ready" and str(file.notes[0]).startswith("2 of its 3 pages have no text")
 
 
 def test_a_file_that_no_model_can_take_is_marked_too_long(person: Person) -> None:
