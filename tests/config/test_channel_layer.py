@@ -11,7 +11,7 @@ async def test_a_socket_is_taken_after_the_connection_to_redis_was_lost() -> Non
     """As after a restart of Redis while a process has no socket: it notices with the next one."""
     layer: Any = channel_layers.make_backend("default")
     await layer.new_channel()
-    redis = Redis.from_url(settings.CACHES["default"]["LOCATION"])
+    redis = Redis.from_url(settings.CHANNELS_URL)
     assert await redis.client_kill_filter(_type="pubsub")
     channel = await layer.new_channel()
     await layer.send(channel, {"type": "news"})
