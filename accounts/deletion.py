@@ -1,4 +1,4 @@
-"""What is deleted with a person and no row of theirs owns.
+"""Register work that goes with the deletion of a person.
 
 An app registers a function in `AppConfig.ready()`: `on_user_delete(delete_reminders_of)`.
 """

@@ -1,4 +1,4 @@
-"""Who asks the API: the person of a view, and of views that Django REST framework does not cover."""
+"""Views of the API that know their person, also outside Django REST framework."""
 
 from django.http import HttpRequest
 from rest_framework.exceptions import AuthenticationFailed

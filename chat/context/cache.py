@@ -1,7 +1,8 @@
-"""What a provider's cache will serve of a prompt, and where and why it ends (docs/develop/context.md, “Caching”).
+"""Compare a prompt with what a provider has cached, and say where and why the match ends.
 
 Providers keep the beginnings of the prompts they have read. The fingerprint of the last prompt, a digest of each of its
-messages, says how far the next one begins the same, and what is the first thing that does not.
+messages, says how far the next one begins the same, and what is the first thing that does not (docs/develop/context.md,
+“Caching”).
 """
 
 import json

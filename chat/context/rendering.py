@@ -1,4 +1,4 @@
-"""What each section is sent as, in which order, and what that costs.
+"""Render the sections of a prompt, in their order, and count them.
 
 The rules: docs/develop/context.md, “Order” and “manage.py plan”.
 

@@ -151,11 +151,11 @@ def _source_list(message: Message, text: str, files: Sequence[dict[str, Any]]) -
         page = f", page {document['page']}" if document.get("page") else ""
         url = f", {document['url']}" if document.get("url") else ""
         place = f"{document['title']}{page}{url}"
-        known = places.setdefault(int(document["number"]), [])
-        if page and known == [document["title"]]:
-            known.clear()  # the page says more than the file alone
-        if place not in known:
-            known.append(place)
+        listed = places.setdefault(int(document["number"]), [])
+        if page and listed == [document["title"]]:
+            listed.clear()  # the page says more than the file alone
+        if place not in listed:
+            listed.append(place)
     cited = sorted(cited_numbers(text) & places.keys())
     return ["Sources:", *(f"- [{number}] {'; '.join(places[number])}" for number in cited), ""] if cited else []
 

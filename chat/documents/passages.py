@@ -14,7 +14,7 @@ BETWEEN = "\n[…]\n"
 
 
 def phrasings_of(question: str) -> list[str]:
-    """What a person's question is searched by: the whole of it. Of a long one the end, where the question itself
+    """Return what to search for a person's question: the whole of it. Of a long one the end, where the question itself
     stands after a pasted text, and the start, where it stands before one; both cut between words where there are some.
     """
     text = first_line(question, MAX_QUERY)
@@ -25,7 +25,7 @@ def phrasings_of(question: str) -> list[str]:
 
 
 def _first_word(text: str) -> int:
-    """Where the first whole word begins; 0 where no blank is near, as in scripts without them."""
+    """Return where the first whole word begins; 0 where no blank is near, as in scripts without them."""
     return text.find(" ", 0, QUESTION_START // 2) + 1
 
 
