@@ -24,7 +24,7 @@ from django.utils.translation import override
 from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn, tell_group
 from chat.models import Conversation, Turn
-from chat.models.queries import place_in_line
+from chat.models.conversation_state import place_in_line
 from chat.realtime import turn_stream
 from chat.realtime.events import IN_WORDS, SENTENCES, Event, EventType, Written, readable_parts, written
 from chat.realtime.turn_stream import CONNECTION_ERRORS

@@ -7,8 +7,7 @@ from uuid import UUID
 
 from chat.ledger.limits import PlannedPrompt, require_prompt_within, require_within, turns_at_once
 from chat.models import Conversation
-from chat.models.conversation_state import require_persona, require_room, scope_of
-from chat.models.queries import Standing
+from chat.models.conversation_state import ConversationStatus, require_persona, require_room, scope_of
 from core.audit.origin import origin
 from files.models import File
 from files.services import tokens_of
@@ -36,29 +35,33 @@ class Admitted(NamedTuple):
 
 
 def admit(
-    conversation: Conversation, found: Standing, models: Sequence[Model], given: "Given", token: UUID | None = None
+    conversation: Conversation,
+    status: ConversationStatus,
+    models: Sequence[Model],
+    given: "Given",
+    token: UUID | None = None,
 ) -> list[Admitted]:
-    """For `begin_answers`, in its transaction, with what `chat.models.queries` locks locked.
+    """For `begin_answers`, in its transaction, after `chat.models.conversation_state.lock`.
 
     `given`: the tokens of what is asked, see `tokens_given`. `token`: with which it was asked, where that was in
     another request. Raises `persona_lost` (403), `too_many_answers` and `limit_reached` (429), the last also where
     the prompt alone is more than what is left.
     """
-    require_persona(conversation, found)
-    most = turns_at_once(conversation.owner_id, found.version)
-    require_room(found, len(models), most)
-    room = len(models) if most is None else max(0, most - found.live)
+    require_persona(conversation, status)
+    most = turns_at_once(conversation.owner_id, status.version)
+    require_room(status, len(models), most)
+    room = len(models) if most is None else max(0, most - status.live)
     token = token or origin().token_id
-    limits = require_within(conversation.owner_id, token, found.version, len(models))
+    limits = require_within(conversation.owner_id, token, status.version, len(models))
     if not limits:
         return [Admitted(model, place >= room, token) for place, model in enumerate(models)]
     persona = conversation.persona or scope_of(conversation).persona
-    rules = rules_at(found.version)
+    rules = rules_at(status.version)
     answer = rules.profile_of(persona).reserved_output
-    least = given.at_least + (found.sent_before or _instructions(rules, persona))
+    least = given.at_least + (status.sent_before or _instructions(rules, persona))
     for model in models:
         require_prompt_within(limits, _prompt(model, least))
-    most = given.at_most + found.sent_before
+    most = given.at_most + status.sent_before
     return [
         Admitted(model, place >= room, token, *_taken(model, most, min(answer, model.max_output or answer)))
         for place, model in enumerate(models)

@@ -17,8 +17,15 @@ from django.utils import timezone
 from accounts.access.rights import kept_models_of
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.conversation_state import busy, list_changed, lock, require_owner, scope_of
-from chat.models.queries import Standing, store
+from chat.models.conversation_state import (
+    ConversationStatus,
+    busy,
+    list_changed,
+    lock,
+    require_owner,
+    scope_of,
+)
+from chat.models.queries import store_turns
 from chat.models.summary import carry_marks
 from chat.models.words import title_from
 from chat.prompts.document_budget import budget, chosen_files, refuse_over_line
@@ -197,8 +204,8 @@ def begin_answers(
     conversation.leaf = turns[0].answer
     conversation.state = Conversation.State.ANSWERING
     conversation.updated = timezone.now()
-    rows = [*_unstored(below or question), *(turn.answer for turn in turns), *turns]
-    store(rows, conversation, ["leaf", "state", "updated", "title", "effort"])
+    messages = [*_unstored(below or question), *(turn.answer for turn in turns)]
+    store_turns(conversation, messages, turns, ["leaf", "state", "updated", "title", "effort"])
     list_changed(conversation)
     for turn, each in zip(turns, admitted, strict=True):
         if not each.waits:
@@ -246,7 +253,7 @@ def remember_effort(conversation: Conversation, effort: str | None) -> None:
         conversation.effort = effort
 
 
-def _require_idle(conversation: Conversation, ask: Ask) -> Standing:
+def _require_idle(conversation: Conversation, ask: Ask) -> ConversationStatus:
     try:
         return require_idle(conversation, of_run=ask.of_run)
     except RunWaits:
@@ -294,8 +301,8 @@ def _attach(question: Message, files: Sequence[File]) -> None:
     )
 
 
-def _parent(conversation: Conversation, ask: Ask, standing: Standing) -> Place | None:
-    named, leaf, depth = ask.beside or ask.parent, conversation.leaf_id, standing.leaf_depth
+def _parent(conversation: Conversation, ask: Ask, status: ConversationStatus) -> Place | None:
+    named, leaf, depth = ask.beside or ask.parent, conversation.leaf_id, status.leaf_depth
     if named is None:
         return Place(leaf, depth) if leaf is not None and depth is not None else None
     found = get_or_404(Message.objects.filter(conversation=conversation), named, "message")

@@ -32,7 +32,7 @@ def running(owner: User) -> Turn:
     claimed = claim(made.pk)
     assert claimed is not None and claim(made.pk) is None
     Turn.objects.filter(pk=made.pk).update(heartbeat=timezone.now() - LONG_AGO)
-    return claimed
+    return claimed.turn
 
 
 def said(text: str) -> str:

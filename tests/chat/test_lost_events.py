@@ -79,7 +79,7 @@ def begun(user: User) -> Turn:
     TURNS.remove(waits.pk)
     claimed = claim(waits.pk)
     assert claimed is not None
-    return claimed
+    return claimed.turn
 
 
 async def lose(turn: UUID) -> None:
