@@ -283,6 +283,6 @@ def _begin(conversation_id: UUID) -> bool:
     if due.draft:
         for task_id in drafts.due_beside(conversation_id):
             enqueue("chat.tasks.draft_checklist", task_id)
-    if due.title and (titled := titles.claim(conversation_id)):
+    if due.untitled and (titled := titles.claim(conversation_id)):
         enqueue("chat.tasks.write_title", titled)
     return resumed or due.message or run is not None

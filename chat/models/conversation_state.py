@@ -5,7 +5,8 @@ Code that begins or ends a turn, a summary or a run locks the conversation first
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -51,10 +52,14 @@ def scope_of(conversation: Conversation) -> ChatScope:
     return ChatScope(conversation, project, persona or (project.persona if project else None))
 
 
+def _is_borrowed(persona: Persona, user: User) -> bool:
+    """Return whether the persona is private and somebody else's."""
+    return persona.visibility == Persona.Visibility.PRIVATE and persona.owner_id != user.pk
+
+
 def _closed(persona: Persona, user: User) -> bool:
-    """A query only where it is shared with some people alone."""
-    borrowed = persona.visibility == Persona.Visibility.PRIVATE and persona.owner_id != user.pk
-    return borrowed and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists()
+    """Return whether the user may not use the persona. It asks the database only about a borrowed one."""
+    return _is_borrowed(persona, user) and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists()
 
 
 def require_persona(conversation: Conversation, status: "ConversationStatus") -> None:
@@ -132,30 +137,57 @@ class ConversationStatus(NamedTuple):
     sent_before: int
 
 
+_VERSION = Subquery(WorkspaceVersion.objects.values("version"))
+
+
+@cache
+def _statuses() -> QuerySet[Conversation, tuple[Any, ...]]:
+    """Return the fields of `ConversationStatus`, in their order, for every conversation.
+
+    The query set is built once, since that takes longer than the query.
+    """
+    here, owner = OuterRef("pk"), OuterRef("owner")
+    borrowed = Persona.objects.filter(pk=OuterRef("persona"), visibility=Persona.Visibility.PRIVATE)
+    counted = Turn.objects.filter(conversation=here, context_used__isnull=False).order_by("-id")
+    return Conversation.objects.values_list(
+        Exists(Turn.objects.live().filter(conversation=here)),
+        Exists(SummaryJob.objects.live().filter(conversation=here)),
+        Exists(Run.objects.filter(conversation=here, status__in=Run.UNFINISHED)),
+        _live_turns_of(owner),
+        Subquery(Message.with_deleted.filter(pk=OuterRef("leaf")).values("depth")),
+        _VERSION,
+        Exists(borrowed.exclude(owner=owner)),
+        Coalesce(Subquery(counted.values("context_used")[:1]), 0),
+    )
+
+
+def _live_turns_of(owner: OuterRef) -> Coalesce:
+    turns = Turn.objects.live().filter(conversation__owner=owner).order_by().values("conversation__owner")
+    return Coalesce(Subquery(turns.annotate(count=Count("pk")).values("count")), 0)
+
+
 def status_of(conversation: Conversation) -> ConversationStatus:
-    """Read the status of a conversation, stored or not, in one query.
+    """Read the status of a conversation in one query.
 
     Call it after `lock`, in a statement of its own: the snapshot of the locking statement is older than the lock.
     """
-    here, owner = conversation.pk, conversation.owner_id
-    live = Turn.objects.live().filter(conversation__owner=owner).order_by().values("conversation__owner")
-    persona = Persona.objects.filter(pk=conversation.persona_id, visibility=Persona.Visibility.PRIVATE)
-    counted = Turn.objects.filter(conversation=here, context_used__isnull=False).order_by("-id")
-    row = (
-        User.objects.filter(pk=owner)
-        .values_list(
-            Exists(Turn.objects.live().filter(conversation=here)),
-            Exists(SummaryJob.objects.live().filter(conversation=here)),
-            Exists(Run.objects.filter(conversation=here, status__in=Run.UNFINISHED)),
-            Coalesce(Subquery(live.annotate(count=Count("pk")).values("count")), 0),
-            Subquery(Message.with_deleted.filter(pk=conversation.leaf_id).values("depth")),
-            Subquery(WorkspaceVersion.objects.values("version")),
-            Exists(persona.exclude(owner=owner)),
-            Coalesce(Subquery(counted.values("context_used")[:1]), 0),
-        )
-        .get()
+    return ConversationStatus(*_statuses().get(pk=conversation.pk))
+
+
+def status_of_new(conversation: Conversation) -> ConversationStatus:
+    """Read the status of a conversation that is not stored yet in one query, after `join_line`."""
+    owner = User.objects.filter(pk=conversation.owner_id)
+    live, version = owner.values_list(_live_turns_of(OuterRef("pk")), _VERSION).get()
+    return ConversationStatus(
+        answering=False,
+        summarising=False,
+        running=False,
+        live=live,
+        leaf_depth=None,
+        version=version,
+        borrows=conversation.persona is not None and _is_borrowed(conversation.persona, conversation.owner),
+        sent_before=0,
     )
-    return ConversationStatus(*row)
 
 
 def require_room(status: ConversationStatus, turns: int, most: int | None) -> None:
@@ -216,11 +248,13 @@ def settle(conversation_id: UUID, due: SummaryJob | None = None) -> str:
     locked = Conversation.objects.select_for_update().filter(pk=conversation_id).first()
     if locked is None:
         return Conversation.State.IDLE
-    if Turn.objects.live().filter(conversation=locked).exists():
+    status = status_of(locked)
+    if status.answering:
         return locked.state
     if due is not None:
         SummaryJob.objects.bulk_create([due], ignore_conflicts=True)
-    summarising = SummaryJob.objects.live().filter(conversation=locked).exists()
+    # A due job is live now, or conflicts with one that is.
+    summarising = status.summarising or due is not None
     locked.state = Conversation.State.SUMMARISING if summarising else Conversation.State.IDLE
     locked.updated = timezone.now()
     locked.save(update_fields=["state", "updated"])
@@ -237,7 +271,7 @@ class FollowUps(NamedTuple):
     """Work that may follow in a conversation in which something has ended. A hint: each starter checks again itself.
 
     `message`: a message waits. `run`, `summary`: there is a run, a queued summary. `draft`: a checklist of its owner is
-    to be drafted. `title`: it has no title yet. `line`: turns of its owner that no worker has claimed.
+    to be drafted. `untitled`: nobody has given it a title yet. `line`: turns of its owner that no worker has claimed.
     `interrupted`: the answer on show was interrupted.
     """
 
@@ -245,7 +279,7 @@ class FollowUps(NamedTuple):
     run: bool
     summary: bool
     draft: bool
-    title: bool
+    untitled: bool
     line: bool
     interrupted: bool
 
@@ -253,10 +287,11 @@ class FollowUps(NamedTuple):
 NO_FOLLOW_UPS = FollowUps(*[False] * 7)
 
 
-def follow_ups(conversation_id: UUID) -> FollowUps:
-    """Read in one query what may follow; nothing in a conversation that is gone."""
+@cache
+def _follow_ups() -> QuerySet[Conversation, tuple[bool, ...]]:
+    """Return the fields of `FollowUps`, in their order, for every conversation. Built once, too."""
     here, owner = OuterRef("pk"), OuterRef("owner")
-    rows = Conversation.objects.filter(pk=conversation_id).values_list(
+    return Conversation.objects.values_list(
         Exists(NextMessage.objects.filter(conversation=here)),
         Exists(Run.objects.filter(conversation=here)),
         Exists(SummaryJob.objects.filter(conversation=here, status=SummaryJob.Status.QUEUED)),
@@ -265,7 +300,11 @@ def follow_ups(conversation_id: UUID) -> FollowUps:
         Exists(_queued().filter(conversation__owner=owner)),
         Exists(Turn.objects.filter(answer=OuterRef("leaf"), status=Turn.Status.INTERRUPTED)),
     )
-    row = rows.first()
+
+
+def follow_ups(conversation_id: UUID) -> FollowUps:
+    """Read in one query what may follow; nothing in a conversation that is gone."""
+    row = _follow_ups().filter(pk=conversation_id).first()
     return FollowUps(*row) if row is not None else NO_FOLLOW_UPS
 
 

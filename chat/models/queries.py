@@ -66,20 +66,21 @@ def store_turns(
         row._state.adding, row._state.db = False, connection.alias
 
 
-def _insert(model: type[Row], rows: Sequence[Row]) -> tuple[str, Sequence[Any]]:
+def _insert(model: type[models.Model], rows: Sequence[models.Model]) -> tuple[str, tuple[Any, ...]]:
     """Return the ORM's INSERT statement for the rows and its values."""
     query = InsertQuery(model)
-    query.insert_values(model._meta.concrete_fields, rows)
-    [statement] = query.get_compiler(connection=connection).as_sql()
-    return statement
+    query.insert_values(model._meta.concrete_fields, list(rows))
+    [(statement, values)] = query.get_compiler(connection=connection).as_sql()
+    return statement, tuple(values)
 
 
-def _update(row: models.Model, changed: Sequence[str]) -> tuple[str, Sequence[Any]]:
+def _update(row: models.Model, changed: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
     """Return the ORM's UPDATE statement for the `changed` fields of a row and its values."""
     query = UpdateQuery(type(row))
     query.add_q(models.Q(pk=row.pk))
     query.add_update_values({name: getattr(row, name) for name in changed})
-    return query.get_compiler(connection=connection).as_sql()
+    statement, values = query.get_compiler(connection=connection).as_sql()
+    return statement, tuple(values)
 
 
 class DayMention(NamedTuple):

@@ -18,7 +18,7 @@ from django.utils import timezone
 from accounts.access.holds import free
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.conversation_state import join_line, status_of
+from chat.models.conversation_state import join_line, status_of_new
 from chat.models.words import title_from
 from chat.openai_api.errors import refused
 from chat.openai_api.names import Offered, find
@@ -87,7 +87,7 @@ def start(user: User, wanted: Wanted, asked: Asked, files: list[File]) -> Turn:
     options = wanted.options.as_json()
     join_line(user.pk)
     given = tokens_given("".join(row.text for row in rows), files)
-    admitted = admit(conversation, status_of(conversation), [asked.model], given)
+    admitted = admit(conversation, status_of_new(conversation), [asked.model], given)
     [turn] = begin_answers(conversation, question, admitted, None, below=last, options=options)
     _attach(rows, history, files)
     return turn

@@ -194,8 +194,10 @@ def note_asked(turn: Turn, calls: Sequence[CallReport]) -> None:
     Raises `interrupted` where somebody else has ended the turn, who has written down what it cost.
     """
     asked = [{name: call[name] for name in Asked.__annotations__} for call in calls]  # type: ignore[literal-required]  # they are its keys
-    running = Turn.objects.filter(pk=turn.pk, attempt=turn.attempt, status=Turn.Status.RUNNING)
-    if not running.filter(_WITHOUT_WAITING_FOR_THE_DISK).update(asked=asked):
+    running = Turn.objects.filter(
+        _WITHOUT_WAITING_FOR_THE_DISK, pk=turn.pk, attempt=turn.attempt, status=Turn.Status.RUNNING
+    )
+    if not running.update(asked=asked):
         raise ProductError(INTERRUPTED.code, INTERRUPTED.detail)
 
 
