@@ -33,7 +33,7 @@ NOT_NOW = ("already_answering", "summarising", "too_many_answers")  # refusals t
 
 @dataclass(frozen=True, slots=True)
 class ChatScope:
-    """Where a question is asked: its conversation, if there is one yet, and the project and persona that hold there."""
+    """The conversation of a question, if there is one yet, and the project and persona that apply to it."""
 
     conversation: Conversation | None = None
     project: Project | None = None
@@ -41,9 +41,12 @@ class ChatScope:
 
 
 def scope_of(conversation: Conversation) -> ChatScope:
-    """A project or a persona that is not shared with the person any more counts no more. The persona of a project
-    answers whoever is in the project."""
-    project, persona = conversation.project, conversation.persona
+    """Return the project and the persona that apply in the conversation.
+
+    Those that are no longer shared with its owner do not. The persona of a project answers all of its members.
+    """
+    project = conversation.project
+    persona = conversation.persona
     if project is not None and not Project.objects.visible_to(conversation.owner).filter(pk=project.pk).exists():
         project = None
     of_project = persona is not None and project is not None and project.persona_id == persona.pk
@@ -74,13 +77,16 @@ def require_persona(conversation: Conversation, status: "ConversationStatus") ->
 
 
 def visible_conversation(user: User, pk: object) -> Conversation:
-    """With `waits`: whether a next message does; and `asked`: the id of the model that was asked last."""
+    """Return a conversation of the user. Raises `NotFound`.
+
+    It has `waits`: whether a next message waits; and `newest_model`: the id of the model that was asked last.
+    """
     related = ("persona__budget_profile", "project__persona__budget_profile", "owner", "leaf")
     rows = Conversation.objects.visible_to(user).select_related(*related).defer("leaf__parts", "leaf__tokens")
-    # Asked along, since it is seldom so, and a page has few queries to spend.
+    # In the same query, since a page has few queries to spend.
     waits = Exists(NextMessage.objects.filter(conversation=OuterRef("pk")))
-    asked = Coalesce("leaf__turn__model", "leaf__model")
-    return get_or_404(rows.annotate(waits=waits, asked=asked), pk, "conversation")
+    newest_model = Coalesce("leaf__turn__model", "leaf__model")
+    return get_or_404(rows.annotate(waits=waits, newest_model=newest_model), pk, "conversation")
 
 
 def visible_message(user: User, pk: object) -> Message:
@@ -146,7 +152,8 @@ def _statuses() -> QuerySet[Conversation, tuple[Any, ...]]:
 
     The query set is built once, since that takes longer than the query.
     """
-    here, owner = OuterRef("pk"), OuterRef("owner")
+    here = OuterRef("pk")
+    owner = OuterRef("owner")
     borrowed = Persona.objects.filter(pk=OuterRef("persona"), visibility=Persona.Visibility.PRIVATE)
     counted = Turn.objects.filter(conversation=here, context_used__isnull=False).order_by("-id")
     return Conversation.objects.values_list(
@@ -290,7 +297,8 @@ NO_FOLLOW_UPS = FollowUps(*[False] * 7)
 @cache
 def _follow_ups() -> QuerySet[Conversation, tuple[bool, ...]]:
     """Return the fields of `FollowUps`, in their order, for every conversation. Built once, too."""
-    here, owner = OuterRef("pk"), OuterRef("owner")
+    here = OuterRef("pk")
+    owner = OuterRef("owner")
     return Conversation.objects.values_list(
         Exists(NextMessage.objects.filter(conversation=here)),
         Exists(Run.objects.filter(conversation=here)),
@@ -319,6 +327,9 @@ def _queued() -> QuerySet[Turn]:
 
 
 def list_changed(conversation: Conversation) -> None:
-    """On commit. What no list shows, see `Conversation.objects.listed_for`, changes none."""
+    """Tell the owner's pages on commit that their list of conversations has changed.
+
+    A conversation that no list shows (`Conversation.objects.listed_for`) changes none.
+    """
     if conversation.origin == Conversation.Origin.WORKSPACE:
         tell(conversation.owner_id, News.CONVERSATIONS)

@@ -63,7 +63,8 @@ def store_turns(
     with executed(statement, [*message_values, *turn_values, *values]):
         pass
     for row in (*messages, *turns, conversation):
-        row._state.adding, row._state.db = False, connection.alias
+        row._state.adding = False
+        row._state.db = connection.alias
 
 
 def _insert(model: type[models.Model], rows: Sequence[models.Model]) -> tuple[str, tuple[Any, ...]]:
@@ -176,8 +177,12 @@ def claim(turn_id: UUID) -> ClaimedTurn | None:
     if columns is None:
         return None
     values = iter(columns)
-    turn, conversation, owner = _read(Turn, values), _read(Conversation, values), _read(User, values)
-    question, persona, leaf = _read(Message, values), _read(Persona, values), _read(Message, values)
+    turn = _read(Turn, values)
+    conversation = _read(Conversation, values)
+    owner = _read(User, values)
+    question = _read(Message, values)
+    persona = _read(Persona, values)
+    leaf = _read(Message, values)
     learnt, version, reminders, mentions, prompts, prompted, summary, marks, tasks, run_step = values
     conversation.owner = owner
     conversation.persona = persona if persona.pk is not None else None
