@@ -41,7 +41,7 @@ def edit_question(
         files=_carried(user, message) if files is None else files,
         models=_usable(user, _model_of_newest_answer(message)),
         key=key,
-        beside=message.pk,
+        sibling=message.pk,
     )
     return submit(user=user, conversation=message.conversation, ask=ask)
 

@@ -27,7 +27,7 @@ from chat.prompts.builder import model_request
 from chat.prompts.history import Count, store_counts
 from chat.prompts.report import CallReport, Made
 from chat.prompts.turn_context import TurnContext, context_of_claimed_turn, with_offered_tools
-from chat.realtime import bell, turn_stream
+from chat.realtime import signals, turn_stream
 from chat.realtime.event_stream import announce, announce_state
 from chat.realtime.events import Event, EventType
 from chat.summaries import due
@@ -194,7 +194,7 @@ class _Run:
         """Asks the model until it has answered, or until something else ends the turn first."""
         model = asyncio.create_task(self._ask())
         keeper = asyncio.create_task(keep(self.turn, self.answer, self._uses))
-        stop = asyncio.create_task(bell.wait_for_stop(self.turn.pk))
+        stop = asyncio.create_task(signals.wait_for_stop(self.turn.pk))
         others = (keeper, stop)
         try:
             await asyncio.wait([model, publisher, *others], return_when=asyncio.FIRST_COMPLETED)

@@ -23,7 +23,7 @@ from chat.models.conversation_state import (
     status_of,
 )
 from chat.models.queries import ClaimedTurn, DayMention, branch, claim, store_turns
-from chat.turns.store import Ending, Outcome, end
+from chat.turns.store import Ending, TurnOutcome, end
 from core.errors import NotFound
 from core.sentences import Sentence
 from files.models import File
@@ -286,8 +286,8 @@ def test_what_may_follow_in_a_conversation_is_told_from_its_rows(owner: User, mo
 def test_an_answer_ends_once(owner: User, model: Model) -> None:
     turn = claimed(queued(owner, model)).turn
     parts = [{"type": "text", "text": "100 % {sure}"}]
-    assert end(turn, Ending("done"), Outcome(parts, 1, {"input": 3})) == Conversation.State.IDLE
-    assert end(turn, Ending("failed", "a_code", Sentence("Why.")), Outcome([], 2)) is None
+    assert end(turn, Ending("done"), TurnOutcome(parts, 1, {"input": 3})) == Conversation.State.IDLE
+    assert end(turn, Ending("failed", "a_code", Sentence("Why.")), TurnOutcome([], 2)) is None
     row = Turn.objects.select_related("answer").get(pk=turn.pk)
     assert (row.status, row.usage, row.attempt) == ("done", {"input": 3}, turn.attempt + 1)
     assert (row.answer.status, row.answer.parts, row.answer.error_code) == ("done", parts, "")
