@@ -285,6 +285,6 @@ def _save(job: Replay, *, rows: Sequence[ReplayedTurn] = (), **fields: Any) -> b
         if not ours.update(**fields, **ended):
             return False
         # A turn that was deleted meanwhile takes its row with it.
-        here = set(Turn.objects.there().filter(pk__in=[row.turn_id for row in rows]).values_list("pk", flat=True))
+        here = set(Turn.objects.with_answer().filter(pk__in=[row.turn_id for row in rows]).values_list("pk", flat=True))
         ReplayedTurn.objects.bulk_create([row for row in rows if row.turn_id in here])
     return True

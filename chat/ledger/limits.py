@@ -2,7 +2,7 @@
 
 A turn that begins sets aside what its plan may take, on its row, and gives it back by ending. So what is set aside is
 that of live turns, whatever becomes of their workers, and of many turns at once no two go by the same sum: those of one
-person begin one after the other (`chat.models.queries.lock`).
+person begin one after the other (`chat.models.conversation_state.lock`).
 
 The last turn that a limit lets begin may go over it by its answer; the next one does not begin. A turn whose prompt
 alone is more than what is left does not begin either.
@@ -164,7 +164,7 @@ def require_within(person: UUID, token: UUID | None, version: UUID | None, turns
     """Return the limits to set something aside of. Raises `limit_reached` (429) where one of them lets nothing more
     begin; `turns` are how many would. Without a limit it asks the database for nothing.
 
-    Call it with the person's line locked (`chat.models.queries.lock`).
+    Call it with the person's line locked (`chat.models.conversation_state.lock`).
     """
     held = states(person, limits_of(person, token, version))
     for state in held:
@@ -198,7 +198,7 @@ def require_unused(person: UUID, token: UUID | None) -> None:
 def require_room(person: UUID, token: UUID | None) -> None:
     """For calls that are no turns: raises `limit_reached` where tokens or money are used up or set aside.
 
-    Call it with the person's line locked (`chat.models.queries.join_line`).
+    Call it with the person's line locked (`chat.models.conversation_state.join_line`).
     """
     for state in states(person, limits_of(person, token, None)):
         if state.limit.unit != Limit.Unit.TURNS and state.reached():
