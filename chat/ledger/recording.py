@@ -1,4 +1,4 @@
-"""What an answer has cost, and the prompts that it has sent, in one statement."""
+"""Stores the model calls of an answer and the prompts that it sent, in one statement."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ _PROMPT = "prompt = EXCLUDED.prompt, window_cap = EXCLUDED.window_cap"
 
 
 def record_calls(calls: Sequence[ModelCall], prompts: Sequence[LastPrompt]) -> None:
-    """Stores what an answer has cost, and what was asked last in its conversation in the place of what was before."""
-    given = [insert_statement(rows) for rows in (calls, prompts) if rows]
-    if not given:
+    """Insert the calls of an answer, and insert or replace the last prompts of its conversation by model."""
+    inserts = [insert_statement(rows) for rows in (calls, prompts) if rows]
+    if not inserts:
         return
     if prompts:
-        statement, bound = given[-1]
-        given[-1] = f"{statement} ON CONFLICT (conversation_id, model_id) DO UPDATE SET {_PROMPT}", bound
-    first = f"WITH calls AS ({given[0][0]}) " if len(given) > 1 else ""
-    with executed(first + given[-1][0], [value for _, values in given for value in values]):
+        statement, parameters = inserts[-1]
+        inserts[-1] = f"{statement} ON CONFLICT (conversation_id, model_id) DO UPDATE SET {_PROMPT}", parameters
+    first = f"WITH calls AS ({inserts[0][0]}) " if len(inserts) > 1 else ""
+    with executed(first + inserts[-1][0], [value for _, parameters in inserts for value in parameters]):
         pass

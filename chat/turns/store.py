@@ -262,16 +262,7 @@ def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
     """
     scope = scope_of(turn.conversation)
     written = _written(outcome.parts)
-    named = {
-        "person_id": turn.conversation.owner_id,
-        "group_id": counted_to(turn.conversation.owner_id, getattr(turn, "version", None)),
-        "conversation_id": turn.conversation_id,
-        "turn": turn,
-        "token_id": turn.token_id,
-        "project": scope.project,
-        "persona": turn.conversation.persona or scope.persona,  # also where it was taken away meanwhile
-        "purpose": ModelCall.Purpose.RUN if getattr(turn, "run_step", None) else ModelCall.Purpose.ANSWER,
-    }
+    group = counted_to(turn.conversation.owner_id, getattr(turn, "version", None))
     spent = []
     # A prompt that was refused as too long, and its successor, are of the same cycle.
     reported = {call["cycle"]: call for call in outcome.calls}
@@ -287,7 +278,21 @@ def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
             0 if said.output else tokenizer.count(answer),
             cached_input=call.get("cache", NO_CACHE)["expected"],
         )
-        spent.append(ModelCall.of(model, said, counted, number=number, **named))
+        row = ModelCall.of(
+            model,
+            said,
+            counted,
+            number=number,
+            person_id=turn.conversation.owner_id,
+            group_id=group,
+            conversation_id=turn.conversation_id,
+            turn=turn,
+            token_id=turn.token_id,
+            project=scope.project,
+            persona=turn.conversation.persona or scope.persona,  # also where it was taken away meanwhile
+            purpose=ModelCall.Purpose.RUN if getattr(turn, "run_step", None) else ModelCall.Purpose.ANSWER,
+        )
+        spent.append(row)
     return spent
 
 

@@ -14,7 +14,7 @@ from core.errors import ModelError
 from core.outside import wait_outside
 from core.sentences import Sentence
 from files.index.embedding_queue import request_vectors
-from files.index.ledger import NOBODY, Payer, Read, written_down
+from files.index.ledger import NOBODY, Payer, SearchUsage, record_call
 from files.index.vectors import Vector, unit
 from files.models import Embedder
 from llm import tokens
@@ -33,7 +33,7 @@ HALVINGS = 3
 
 
 class Client(Protocol):
-    def embed(self, texts: Sequence[str], read: Read) -> list[Vector | None]:
+    def embed(self, texts: Sequence[str], read: SearchUsage) -> list[Vector | None]:
         """One vector a text; None for a text without words. What is read is added to `read`. Raises `ModelError`."""
 
 
@@ -63,8 +63,8 @@ def embed(
     """As `Client.embed`, written down in the ledger unless it is the bundled one, which no server is asked for."""
     client = client_of(embedder, timeout=timeout)
     if embedder.kind == Embedder.Kind.BUNDLED:
-        return client.embed(texts, Read())
-    with written_down(embedder, payer, counted(texts)) as read:
+        return client.embed(texts, SearchUsage())
+    with record_call(embedder, payer, counted(texts)) as read:
         return client.embed(texts, read)
 
 
@@ -84,7 +84,7 @@ def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> Client:
 
 def bundled(texts: Sequence[str]) -> list[Vector | None]:
     """By the one that every installation has, whichever is active."""
-    return _Bundled(PATIENT).embed(texts, Read())
+    return _Bundled(PATIENT).embed(texts, SearchUsage())
 
 
 class _Bundled:
@@ -93,7 +93,7 @@ class _Bundled:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
 
-    def embed(self, texts: Sequence[str], read: Read) -> list[Vector | None]:
+    def embed(self, texts: Sequence[str], read: SearchUsage) -> list[Vector | None]:
         read.add(0, counted(texts))
         # Batches of like length: a short text costs as much as the longest it is padded to.
         order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
@@ -147,7 +147,7 @@ class _Remote:
         embeddings = import_module("llm.providers.embeddings")
         self._client = embeddings.Client(base_url or OPENAI_URL, api_key, timeout, again=2 if timeout > HURRIED else 0)
 
-    def embed(self, texts: Sequence[str], read: Read) -> list[Vector | None]:
+    def embed(self, texts: Sequence[str], read: SearchUsage) -> list[Vector | None]:
         wordy = [at for at, text in enumerate(texts) if text.strip()]
         vectors: list[Vector | None] = [None] * len(texts)
         for first in range(0, len(wordy), REMOTE_BATCH):
@@ -156,7 +156,7 @@ class _Remote:
                 vectors[at] = vector
         return vectors
 
-    def _shortened(self, texts: list[str], read: Read) -> list[Vector | None]:
+    def _shortened(self, texts: list[str], read: SearchUsage) -> list[Vector | None]:
         """Many models read 512 tokens of their own kind: what is too long for one is judged by its first half."""
         for attempt in range(HALVINGS + 1):
             try:
@@ -168,7 +168,7 @@ class _Remote:
                 texts = [text[: max(1, longest // 2)] for text in texts]
         raise AssertionError("the last attempt returns or raises")
 
-    def _ask(self, texts: list[str], read: Read) -> list[Vector | None]:
+    def _ask(self, texts: list[str], read: SearchUsage) -> list[Vector | None]:
         with wait_outside():
             found, said = submit(self._client.embed(self._model, texts)).result()
         read.add(said, 0 if said else counted(texts))

@@ -27,7 +27,7 @@ from core.locks import lock
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from core.sentences import Sentence
-from files.index.ledger import NOBODY, Payer, written_down
+from files.index.ledger import NOBODY, Payer, record_call
 from files.index.search import Hit
 from files.models import Reranker
 from llm import tokens
@@ -91,7 +91,7 @@ def judge(reranker: Reranker, query: str, texts: Sequence[str], payer: Payer = N
         raise ModelError("secret_lost", LOST, retryable=False)
     client = _client(reranker.kind, reranker.base_url, reranker.api_key, float(reranker.patience))
     longest, given = reranker.longest, [tokens.truncate(text, reranker.longest) for text in texts]
-    with written_down(reranker, payer, _read(query, given)) as read:
+    with record_call(reranker, payer, _read(query, given)) as read:
         for attempt in range(HALVINGS + 1):
             try:
                 with wait_outside():
