@@ -58,7 +58,7 @@ class OwnAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Billing:
-    """Who and what a model call is billed to.
+    """Attribution of a model call: the user, the purpose and the work that it is billed to.
 
     `person`: id of the user; None for a call of a command. `reading`: id of the reading of a whole file that the call
     belongs to. `token`: id of the API token with which a program started the work.
