@@ -5,7 +5,7 @@ from uuid import UUID
 
 from chat.context.types import Document
 from core.lines import first_line, last_line
-from files.index.search import Hit
+from files.index.search import ChunkHit
 
 HITS = 8
 MAX_QUERY = 400  # characters of one phrasing
@@ -33,7 +33,7 @@ def _first_word(text: str) -> int:
     return text.find(" ", 0, QUESTION_START // 2) + 1
 
 
-def passages(pk: UUID, hits: Sequence[Hit]) -> Document:
+def passages(pk: UUID, hits: Sequence[ChunkHit]) -> Document:
     """Return the hits of one file as a document, in the order of the file, each below its headings and table head."""
     ordered = sorted(hits, key=lambda hit: hit.start)
     pages = sorted({hit.page for hit in ordered if hit.page})
@@ -41,5 +41,5 @@ def passages(pk: UUID, hits: Sequence[Hit]) -> Document:
     return Document(str(pk), hits[0].name, BETWEEN.join(map(_passage_text, ordered)), metadata=metadata)
 
 
-def _passage_text(hit: Hit) -> str:
+def _passage_text(hit: ChunkHit) -> str:
     return "\n".join(filter(None, (f"[{hit.heading}]" if hit.heading else "", hit.table_head, hit.text)))
