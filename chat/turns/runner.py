@@ -17,7 +17,7 @@ from chat.citations.services import check
 from chat.context import cache
 from chat.context.results import ResultRoom
 from chat.documents.numbers import give_numbers
-from chat.ledger.asking import Charge
+from chat.ledger.asking import Billing
 from chat.ledger.models import ModelCall
 from chat.models import SummaryJob, Turn
 from chat.models.queries import ClaimedTurn, claim
@@ -466,7 +466,7 @@ class _Run:
         if ending.status != Turn.Status.DONE or not any(part.get("citations") for part in self.answer.parts):
             return
         place, answer, named = self.turn.conversation, self.answer, self.context.workspace.citation_model_id
-        charge = Charge(place, ModelCall.Purpose.CITATIONS, place.owner_id, token=self.turn.token_id)
+        charge = Billing(place, ModelCall.Purpose.CITATIONS, place.owner_id, token=self.turn.token_id)
         find = partial(check, place, answer.parts, answer.sources)
         found, note = await checked(find, charge, self.context.texts, named)
         self.reports[-1]["notes"] += [note.dump()] if note else []
