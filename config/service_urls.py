@@ -23,7 +23,7 @@ BROKER_SECONDS = 2  # that a Redis as broker has for one command
 # A Redis that hangs must not hold requests: what a request asks of the cache it does without after a second. A
 # connection that broke meanwhile is opened anew, once; who did not answer in time is not asked again.
 CACHE_OPTIONS = {
-    "parser_class": "core.redis_failover.Parser",
+    "parser_class": "core.redis_failover.FailoverParser",
     "socket_timeout": 1,
     "socket_connect_timeout": 1,
     "retry": Retry(NoBackoff(), 1, supported_errors=(NotConnected,)),

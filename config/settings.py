@@ -88,7 +88,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "config.http.middleware.UserPreferencesMiddleware",
     "config.http.middleware.CharsetMiddleware",
-    "config.http.middleware.HoldMiddleware",
+    "config.http.middleware.RequiredActionMiddleware",
     "config.http.middleware.ProductErrorMiddleware",
     "allauth.account.middleware.AccountMiddleware",  # its app does not start without it
 ]

@@ -1,4 +1,4 @@
-"""Limits for administrators."""
+"""The admin of limits."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from accounts.models import Limit
 from core.admin import RowAdmin, acting, display
 
 
-class LimitForm(forms.ModelForm):  # type: ignore[type-arg]  # which is none when it runs
+class LimitForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         if not self.instance._state.adding:

@@ -9,7 +9,7 @@ from accounts.access.rights import counted_to
 from chat.ledger.models import ModelCall
 from chat.models import Conversation
 from chat.models.conversation_state import scope_of
-from core.background import completed, on_database, persistently
+from core.background import completed, on_database, with_retries
 from core.errors import ModelError
 from llm import tokens
 from llm.learning import check_truncation, learn_refused_window, names_the_window
@@ -135,7 +135,7 @@ async def _ask_once(model: Model, request: ModelRequest, charge: Charge, longest
         raise
     finally:
         settle = partial(row.delete) if refused else partial(_settle, row, model, counted, said)
-        await completed(persistently(settle))  # also when time is up: the provider has read the prompt
+        await completed(with_retries(settle))  # also when time is up: the provider has read the prompt
     if len(said.text) > longest:
         said.text, said.cut_off = said.text[:longest], True
     return said

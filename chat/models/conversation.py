@@ -190,7 +190,8 @@ class Message(models.Model):
     it). tool_call: `id`, `name`, `arguments` (JSON text), `label`, and where one is needed
     `approval` and, while it waits, `until` when (ISO 8601).
     tool_result: `id`, `text`, `error`, `documents` (what it found: `number`, `title`, and where to open it), where
-    something left the workspace `outgoing` (`core.net.outgoing.Sent`), and of a long one `stored` (`StoredResult`).
+    something left the workspace `outgoing` (`core.net.outgoing.OutgoingRequest`), and of a long one `stored`
+    (`StoredResult`).
     An answer holds the whole turn in one row, in the order in which it happened.
     `tokens` maps a tokenizer's name to the count of what the model sees of this message, without overhead.
     A message is deleted with all below it, at one moment, which tells what is restored together; so above one that is

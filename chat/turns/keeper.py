@@ -18,7 +18,7 @@ from chat.turns import rights, store
 from chat.turns.emitter import Answer
 from chat.turns.rights import Uses
 from chat.turns.store import Progress
-from core.background import on_database, persistently
+from core.background import on_database, with_retries
 from core.sentences import Sentence
 
 LOOKED_AT_EVERY = 2  # checkpoints: a right that was taken away ends what runs on it within 5 seconds
@@ -89,7 +89,7 @@ async def _write(several: list[_Kept]) -> None:
         return
     progress = [_progress(each) for each in several]
     try:
-        ours = await persistently(partial(store.checkpoint, progress), apart=True)
+        ours = await with_retries(partial(store.checkpoint, progress), apart=True)
     except Exception as error:
         if len(several) > 1 and not isinstance(error, (OperationalError, InterfaceError)):
             for each in several:  # one of them holds what cannot be stored; the others must not suffer for it

@@ -25,7 +25,7 @@ from chat.prompts.history import known_by
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
 from chat.turns.line import left_behind
-from core.background import silent, unclaimed
+from core.background import stale_rows, unclaimed
 from core.errors import ModelError, ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from llm import tokens
@@ -375,7 +375,7 @@ class Stale:
 
 def stale() -> Stale:
     """Running turns without a heartbeat; queued ones that may be written and no worker has claimed."""
-    running = silent(Turn.objects.filter(status=Turn.Status.RUNNING))
+    running = stale_rows(Turn.objects.filter(status=Turn.Status.RUNNING))
     return Stale(
         list(running.values_list("pk", flat=True)),
         unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED, pk__in=left_behind())),
@@ -386,7 +386,7 @@ _RUN_STEP = Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk"))
 
 
 def stale_turn(turn_id: UUID) -> Turn | None:
-    rows = silent(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
+    rows = stale_rows(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
     related = ("answer", "conversation__persona", "conversation__owner", "model__provider")
     return rows.select_related(*related).annotate(run_step=_RUN_STEP).first()
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from accounts.access.rights import kept_models_of
+from accounts.access.rights import cached_models_of
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.conversation_state import busy, list_changed, lock, require_owner, scope_of
@@ -29,7 +29,7 @@ from chat.turns.mentions import remember_mentions
 from chat.turns.smaller import smaller_prompt
 from core.background import TURNS
 from core.errors import NotFound, ProductError
-from core.logs.context import known
+from core.logs.context import log_fields
 from core.requests import get_or_404
 from core.sentences import Sentence
 from files.models import File
@@ -192,7 +192,7 @@ def begin_answers(
         turn.owner_id, turn.token_id = conversation.owner_id, each.token
         turn.reserved_tokens, turn.reserved_cost, turn.prompt_cap = each.tokens, each.cost, each.prompt_cap
         turn.idempotency_key, turn.options, turn.effort = key, dict(options), conversation.effort
-        turn.heartbeat, turn.request_id = timezone.now(), known().get("request_id", "")
+        turn.heartbeat, turn.request_id = timezone.now(), log_fields().get("request_id", "")
         turns.append(turn)
     conversation.leaf = turns[0].answer
     conversation.state = Conversation.State.ANSWERING
@@ -309,7 +309,7 @@ def _parent(conversation: Conversation, ask: Ask, standing: Standing) -> Place |
 def models_of(conversation: Conversation, chosen: Sequence[UUID], version: UUID | None = None) -> list[Model]:
     """Those that are asked, as administrators had set them at this version of the workspace or later; without one as
     they are now."""
-    usable = kept_models_of(conversation.owner_id, version)
+    usable = cached_models_of(conversation.owner_id, version)
     if not chosen:
         return [one_of(usable, scope_of(conversation).persona)]
     if len(chosen) > MAX_MODELS:

@@ -32,7 +32,7 @@ _UNKNOWN_TO_OLDER = "Command was: SET transaction_timeout = 0;"
 _ERROR = "pg_restore: error: "
 
 
-class Refused(Exception):
+class BackupRefused(Exception):
     """Says what is wrong and what to do."""
 
 
@@ -51,14 +51,14 @@ def server_major() -> int:
 def find_program(name: str, least: int) -> Program:
     """Return the oldest program of this name that knows the version `least` of PostgreSQL.
 
-    Raises Refused where none does.
+    Raises BackupRefused where none does.
     """
     programs = sorted(_programs(name), key=lambda each: each.major)
     for each in programs:
         if each.major >= least:
             return each
     problem = f"{name} is of version {programs[-1].major}" if programs else f"{name} is not installed"
-    raise Refused(
+    raise BackupRefused(
         f"{problem}, and PostgreSQL {least} or later is needed. Install the client programs of PostgreSQL {least} on "
         "this machine (postgresql-client), so that PATH leads to them."
     )
@@ -78,21 +78,21 @@ def _programs(name: str) -> Iterator[Program]:
 
 
 def dump(program: Program, target: Path) -> None:
-    """Write all tables at one moment. Raises Refused with what pg_dump says."""
+    """Write all tables at one moment. Raises BackupRefused with what pg_dump says."""
     open_private(target).close()
     schema = _current("quote_ident(current_schema())")  # a pattern
     result = _run([program.path, "-Fc", f"-Z{PACKED}", f"--schema={schema}", *_PLAIN, f"--file={target}"])
     if result.returncode:
-        raise Refused(f"pg_dump could not write the rows: {_last_words(result.stderr)}")
+        raise BackupRefused(f"pg_dump could not write the rows: {_last_words(result.stderr)}")
 
 
 def load(program: Program, source: Path, jobs: int) -> None:
-    """Replace all tables of the dump. Tables that are not in it stay. Raises Refused with what pg_restore says."""
+    """Replace all tables of the dump. Other tables stay. Raises BackupRefused with the words of pg_restore."""
     options = [f"--schema={_current('current_schema()')}", *_PLAIN, "--clean", "--if-exists", f"--jobs={jobs}"]
     result = _run([program.path, *options, f"--dbname=service={SERVICE}", str(source)])
     harmless = result.stderr.count(_UNKNOWN_TO_OLDER)
     if result.returncode and not 0 < result.stderr.count(_ERROR) == harmless:
-        raise Refused(
+        raise BackupRefused(
             f"pg_restore could not load the rows: {_last_words(result.stderr)} Mend that and run the command again."
         )
 

@@ -26,7 +26,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
 from config.backup import objects, postgres, rows
-from config.backup.postgres import Refused
+from config.backup.postgres import BackupRefused
 from config.http.health import missing_migrations
 from core.private_files import make_private, make_target, open_private
 from files.index.indexing import create_vector_index
@@ -49,7 +49,7 @@ class Say(Protocol):
 
 def back_up(target: Path, say: Say) -> None:
     if missing_migrations():
-        raise Refused("Migrations are missing in the database. Run manage.py migrate, then make the backup.")
+        raise BackupRefused("Migrations are missing in the database. Run manage.py migrate, then make the backup.")
     server = postgres.server_major()
     program = postgres.find_program("pg_dump", server)
     if warning := make_target(target):
@@ -118,15 +118,17 @@ def _manifest(source: Path) -> Any:
     try:
         manifest = json.loads((source / MANIFEST).read_text())
     except FileNotFoundError:
-        raise Refused(f"There is no whole backup in {source}: it has no {MANIFEST}. Name another directory.") from None
+        raise BackupRefused(
+            f"There is no whole backup in {source}: it has no {MANIFEST}. Name another directory."
+        ) from None
     if manifest["format"] not in (FORMAT, FORMAT_OF_COPIES) or not set(manifest["migrations"]) <= set(_migrations()):
-        raise Refused(
+        raise BackupRefused(
             f"This backup was made by a newer version of Glasshouse, on {manifest['made']}. Install that version, then "
             "restore it."
         )
     keys = _fingerprints()
     if any(not set(needed) <= set(keys[kind]) for kind, needed in manifest["keys"].items()):
-        raise Refused(
+        raise BackupRefused(
             "This backup was made with other keys, so its secrets could not be read. Set SECRET_KEY and "
             "ENCRYPTION_KEYS, or the file secret_key in DATA_DIR, to those of the installation that it is from."
         )
@@ -137,7 +139,7 @@ def _check_files(manifest: Any, directory: Path) -> None:
     if manifest["format"] == FORMAT:
         digests = {DUMP: manifest["sha256"]}
         if postgres.server_major() < manifest["server"]:
-            raise Refused(
+            raise BackupRefused(
                 f"This backup is of PostgreSQL {manifest['server']}, and the server of DATABASE_URL is older. Restore "
                 f"it into PostgreSQL {manifest['server']} or later."
             )
@@ -145,7 +147,9 @@ def _check_files(manifest: Any, directory: Path) -> None:
         digests = {rows.file_of(table): table["sha256"] for table in manifest["tables"]}
     broken = [name for name, digest in digests.items() if _digest(directory / name) != digest]
     if broken:
-        raise Refused(f"The backup is damaged: {', '.join(broken[:5])} is not what was written. Take another backup.")
+        raise BackupRefused(
+            f"The backup is damaged: {', '.join(broken[:5])} is not what was written. Take another backup."
+        )
 
 
 def _digest(path: Path) -> str:
@@ -163,7 +167,7 @@ def _begin(manifest: Any) -> None:
         cursor.execute(_ANYTHING, [STATE])
         under_way, anything = cursor.fetchone()
     if _done().get("begun") != manifest["id"] if under_way else anything:
-        raise Refused(
+        raise BackupRefused(
             "The database is not empty. Make a new one, in which a superuser has made the extension vector, and name "
             "it in DATABASE_URL."
         )

@@ -11,7 +11,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from core.logs.context import knowing
+from core.logs.context import log_context
 
 
 class Handler(ASGIHandler):
@@ -43,7 +43,7 @@ class Handler(ASGIHandler):
                 message.cancel()
 
         # Here, around all middleware: Django logs what has become of a request when that is through.
-        with knowing({}, scope.setdefault("said", {})):
+        with log_context({}, scope.setdefault("said", {})):
             request = asyncio.create_task(super().__call__(scope, heard, send))
         while not request.done():
             try:

@@ -22,7 +22,7 @@ from django.utils.translation.trans_real import get_supported_language_variant, 
 from opentelemetry.trace import INVALID_SPAN, Span
 
 from accounts.access.authentication import bearer
-from accounts.access.login import hold_of
+from accounts.access.login import required_action
 from accounts.access.login_throttle import address_of
 from accounts.access.sessions import note_visit
 from accounts.models import User
@@ -31,7 +31,7 @@ from config.http.problems import Request
 from core.audit.origin import How, Origin, acting
 from core.errors import ProductError
 from core.logs import tracing
-from core.logs.context import learn
+from core.logs.context import add_log_fields
 from core.logs.metrics import REQUESTS
 from core.sentences import Sentence
 from workspace.models import Workspace
@@ -69,7 +69,7 @@ class RequestIdMiddleware:
         plain = given.replace("-", "").isalnum() and given.isascii() and len(given) <= 64
         request.request_id = given if plain else uuid.uuid4().hex
         request.began = f"{time.time():.3f}"
-        learn(request_id=request.request_id)
+        add_log_fields(request_id=request.request_id)
         method = request.method if request.method in METHODS else ""
         began = time.monotonic()
         with _traced(request, method) as span:
@@ -149,7 +149,7 @@ class UserPreferencesMiddleware:
         request.LANGUAGE_CODE = language
         if not isinstance(user, User):
             return self.get_response(request)
-        learn(user_id=user.pk)
+        add_log_fields(user_id=user.pk)
         note_visit(request.session, request.headers.get("User-Agent", ""))
         with timezone.override(user.zone):
             return self.get_response(request)
@@ -175,7 +175,7 @@ class CharsetMiddleware:
         return problems.respond(request, error)
 
 
-class HoldMiddleware:
+class RequiredActionMiddleware:
     """Whoever must choose a password of their own, or set up a second factor, gets no further than to the page for it.
 
     A program's token goes on: where one is sent along, the session beside it counts for nothing.
@@ -209,15 +209,17 @@ class HoldMiddleware:
         name = match.view_name if match is not None else ""
         if name in self.OPEN:
             return None
-        hold = hold_of(request, workspace_of(request))
-        if hold is None or name.startswith(hold.page):
+        action = required_action(request, workspace_of(request))
+        if action is None or name.startswith(action.page):
             return None
         if problems.is_api(request.path) and bearer(request) is not None:
             request.user = AnonymousUser()
             return None
         if request.method == "GET" and not problems.is_api(request.path) and not request.htmx:
-            return redirect(reverse(hold.page, query={"next": request.get_full_path()} if hold.leads_back else None))
-        error = ProductError(hold.code, hold.sentence, status=403)
+            return redirect(
+                reverse(action.page, query={"next": request.get_full_path()} if action.leads_back else None)
+            )
+        error = ProductError(action.code, action.sentence, status=403)
         return problems.respond(request, error)
 
 

@@ -47,7 +47,7 @@ from config.http.middleware import WATCHED
 from config.http.unread import PATIENCE, UnreadBytes
 from core import memory
 from core.errors import ProductError
-from core.logs.context import knowing
+from core.logs.context import log_context
 from core.logs.lines import without_secrets
 from core.net.bearer import bearer_token
 from core.outside import before_waits
@@ -505,13 +505,13 @@ class LimitedServer(Server):  # type: ignore[misc]
         says to a socket that is closing is for nobody."""
         channel = getattr(protocol, "channel", None)
         if not isinstance(channel, TimedChannel):
-            with suppress(Disconnected), knowing(getattr(protocol, "said", {})):
+            with suppress(Disconnected), log_context(getattr(protocol, "said", {})):
                 await super().handle_reply(protocol, message)
             return
         body, more = message.get("body", b""), message.get("more_body", False)
         if message["type"] != "http.response.body" or len(body) <= PIECE:
             await self._read(protocol, channel, len(body))
-            with knowing(protocol.said):
+            with log_context(protocol.said):
                 await super().handle_reply(protocol, message)
             return
         for start in range(0, len(body), PIECE):
@@ -520,7 +520,7 @@ class LimitedServer(Server):  # type: ignore[misc]
                 return  # the client is gone
             last = start + PIECE >= len(body)
             piece = {**message, "body": body[start : start + PIECE], "more_body": more or not last}
-            with knowing(protocol.said):
+            with log_context(protocol.said):
                 await super().handle_reply(protocol, piece)
 
     async def _read(self, protocol: "LimitedRequest", channel: TimedChannel, size: int) -> None:

@@ -47,8 +47,8 @@ class FileQuerySet(models.QuerySet["File"]):
         entries: models.QuerySet[Any] = File._meta.get_field(
             "project_entries"
         ).related_model._default_manager.order_by()
-        in_projects = ({"project__owner": user.pk}, *ways_of_sharing(user, "project__memberships"))
-        first, *others = [entries.filter(**way).values("file") for way in in_projects]
+        in_projects = (Q(project__owner=user.pk), *ways_of_sharing(user, "project__memberships"))
+        first, *others = [entries.filter(way).values("file") for way in in_projects]
         # Asked only of what is somebody else's: one's own file is known by its owner, however many one has.
         return self.filter(Q(owner_id=user.pk) | Q(_OneOf(F("pk"), ArraySubquery(first.union(*others)))))
 
