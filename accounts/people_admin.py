@@ -153,11 +153,11 @@ class StateFilter(admin.SimpleListFilter):
         return [("active", _("Active")), ("invited", _("Invited, has not signed in")), ("off", _("Deactivated"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        invited = {"password__startswith": UNUSABLE_PASSWORD_PREFIX, "last_login": None}
+        invited = Q(password__startswith=UNUSABLE_PASSWORD_PREFIX, last_login=None)
         if self.value() == "active":
-            return queryset.filter(is_active=True).exclude(**invited)
+            return queryset.filter(is_active=True).exclude(invited)
         if self.value() == "invited":
-            return queryset.filter(is_active=True, **invited)
+            return queryset.filter(invited, is_active=True)
         return queryset.filter(is_active=False) if self.value() == "off" else queryset
 
 

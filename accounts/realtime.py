@@ -294,7 +294,8 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         await self.close(NOT_SIGNED_IN)
 
     async def person_news(self, hint: dict[str, str]) -> None:
-        news, token = News(hint["news"]), self._token()
+        news = News(hint["news"])
+        token = self._token()
         if token is None or news.scope in token.scopes:
             await self.send_json({"type": news})
 

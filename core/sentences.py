@@ -86,7 +86,7 @@ class Sentence:
         if not self.values:
             return Sentence(shortened(self.template, longest))
         share = max(1, (longest - len(self.template)) // len(self.values))
-        return Sentence(self.template, **{name: _shortened(value, share) for name, value in self.values.items()})
+        return _with_values(self.template, {name: _shortened(value, share) for name, value in self.values.items()})
 
     def dump(self) -> str:
         """Return the text that a row or an event holds: a template without values as it is, else JSON."""
@@ -158,8 +158,13 @@ def _members(value: Value) -> Any:
 
 
 def _sentence(members: Any) -> Sentence:
-    values = {name: _value(each) for name, each in members["values"].items()}
-    return Sentence(str(members["text"]), **values)
+    return _with_values(str(members["text"]), {name: _value(each) for name, each in members["values"].items()})
+
+
+def _with_values(template: str, values: Mapping[str, Value]) -> Sentence:
+    sentence = Sentence(template)
+    sentence.values = values
+    return sentence
 
 
 def _value(member: Any) -> Value:

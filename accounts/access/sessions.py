@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
@@ -112,11 +112,15 @@ class SessionStore(db.SessionStore[Session]):
 def note_visit(session: SessionBase, agent: str) -> None:
     """Store the time of the visit and the browser in the session, at most every `GRAIN` seconds for one browser."""
     now = int(timezone.now().timestamp())
-    before: Visit = session.get(VISIT) or {}
+    before = _visit_of(session)
     agent = agent[:LONGEST_AGENT]
     if now - before.get("seen", 0) > GRAIN or before.get("agent") != agent:
         visit: Visit = {"began": before.get("began", now), "seen": now, "agent": agent}
         session[VISIT] = visit
+
+
+def _visit_of(session: SessionBase | Mapping[str, Any]) -> Visit:
+    return cast("Visit", session.get(VISIT) or {})
 
 
 def public_name(session_key: str) -> str:
@@ -183,7 +187,7 @@ def _usable(user: User) -> Iterator[tuple[Session, Visit]]:
     for row in Session.objects.visible_to(user):
         data = SessionStore().decode(row.session_data)
         if data.get(HASH_SESSION_KEY) == user.get_session_auth_hash():
-            yield row, data.get(VISIT) or {}
+            yield row, _visit_of(data)
 
 
 def _signed_in(row: Session, visit: Visit, current: str | None) -> SignedIn:

@@ -13,10 +13,11 @@ from core.admin import RowAdmin, acting, display
 
 
 class LimitForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        if not self.instance._state.adding:
-            self.initial["amount"] = self.instance.plain
+    def get_initial_for_field(self, field: forms.Field, field_name: str) -> Any:
+        """Return the amount of a stored limit without trailing zeros."""
+        if field_name == "amount" and not self.instance._state.adding:
+            return self.instance.plain
+        return super().get_initial_for_field(field, field_name)
 
 
 @admin.register(Limit)

@@ -75,12 +75,18 @@ def returned(request: HttpRequest, pk: UUID) -> ProviderSignIn:
     sign_ins = dict(request.session.get(SIGN_INS, {}))
     stored = sign_ins.pop(request.GET.get("state", ""), None)
     request.session[SIGN_INS] = sign_ins
-    begun = ProviderSignIn(**stored) if stored else None
-    if begun is None or begun.provider != str(pk) or time.time() - begun.at > WAITS_FOR:
+    if not stored or stored["provider"] != str(pk) or time.time() - stored["at"] > WAITS_FOR:
         raise connection.refused(
             Sentence("This sign-in was not begun in this browser, or it took too long. Begin again.")
         )
-    return begun
+    return ProviderSignIn(
+        provider=stored["provider"],
+        nonce=stored["nonce"],
+        verifier=stored["verifier"],
+        then=stored["then"],
+        at=stored["at"],
+        again=stored["again"],
+    )
 
 
 def claims_of(request: HttpRequest, provider: OpenIDProvider, begun: ProviderSignIn, *, redirect: str) -> JsonObject:

@@ -29,7 +29,9 @@ def query_names(view: APIView, method: str) -> set[str]:
     options = getattr(getattr(view, operation, None), "kwargs", {})
     declared = options.get("schema", type(view).schema)
     schema = (declared if isinstance(declared, type) else type(declared))()  # its own: threads share a class's
-    schema.view, schema.method, schema.path = view, method, ""
+    schema.view = view
+    schema.method = method
+    schema.path = ""
     names: set[str] = set()
     for parameter in schema.get_override_parameters():
         if isinstance(parameter, OpenApiParameter):

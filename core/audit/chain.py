@@ -55,7 +55,8 @@ def sign(entry: Entry) -> None:
 
 def verify(check: ChainCheck) -> Iterator[ChainFault]:
     """Yield the faults of the chain, from its beginning on, and keep the progress in `check`."""
-    keys, erased = _keys(), _erased()
+    keys = _keys()
+    erased = _erased()
     first = True
     for entry in Entry.objects.exclude(sequence=None).order_by("sequence").iterator(AT_ONCE):
         if first:

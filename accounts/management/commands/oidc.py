@@ -1,9 +1,10 @@
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db.models import Field
 from django.urls import reverse
 
 from accounts.models import OpenIDProvider
@@ -43,7 +44,7 @@ class Command(BaseCommand):
         provider = OpenIDProvider.objects.filter(name=options["name"]).first() or OpenIDProvider(name=options["name"])
         for name in (*TEXTS, *SWITCHES):
             if options[name] is not None:
-                provider._meta.get_field(name).save_form_data(provider, options[name])
+                cast("Field[Any, Any]", provider._meta.get_field(name)).save_form_data(provider, options[name])
         if not provider.issuer or not provider.client_id:
             raise CommandError("Give --issuer and --client-id: there is no provider of this name yet.")
         secret = _secret(options["client_secret_file"])
