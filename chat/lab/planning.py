@@ -174,7 +174,7 @@ class _Turn:
         if _answered(turn, call):
             told = call.get("cache", NOTHING)["read"] is not None and self.replayer.variation.model is None
             self.sent[model.pk] = replace(asked, reported=told)
-        return cache.expected(asked, before, cache_rule(model), other_model=other)
+        return cache.forecast(asked, before, cache_rule(model), other_model=other)
 
 
 def _answered(turn: Turn, call: CallReport) -> bool:

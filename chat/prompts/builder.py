@@ -15,8 +15,16 @@ from django.utils import timezone
 from django.utils.translation import get_language, get_language_info
 
 from chat.context.build import Prompt, build, required_tokens
-from chat.context.cache import SentPrompt, digest, pieces_of, points_of
-from chat.context.rendering import DateAwareness, Moment, NoteForm, asked_at, note_text, reminder_text, system_text
+from chat.context.cache import SentPrompt, cache_points, digest, prompt_pieces
+from chat.context.rendering import (
+    CallState,
+    DateAwareness,
+    NoteForm,
+    asked_at_text,
+    note_text,
+    reminder_text,
+    system_text,
+)
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
@@ -135,7 +143,9 @@ def plan(
             messages[at] = replace(messages[at], reminder=_block(context, text))
         unloaded = branch.unloaded(rows) if branch else 0
         request = replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports))
-        older = older_attachments(leaf, documents) if leaf and (unloaded or summary) and documents.numbers.known else ()
+        older = (
+            older_attachments(leaf, documents) if leaf and (unloaded or summary) and documents.numbers.assigned else ()
+        )
         if context.project is not None or documents.attached or older:
             question = "" if context.model.tools else _asked(leaf, added)
             first = messages[:said] if context.model.provider.append_only and not step.first else ()
@@ -329,7 +339,7 @@ def _reminder(context: TurnContext, step: Step, *, documents: bool = False) -> t
         above = False
     if text and bare is None and not above:
         if moment.append_only:
-            text = note_text(asked_at(moment), moment.note_form, context.texts)
+            text = note_text(asked_at_text(moment), moment.note_form, context.texts)
         else:
             above = True
     return _block(context, text), above
@@ -377,11 +387,11 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
     )
 
 
-def _moment(context: TurnContext, step: Step, *, documents: bool = False) -> Moment:
+def _moment(context: TurnContext, step: Step, *, documents: bool = False) -> CallState:
     # The field's choices are these words.
     awareness: DateAwareness = (context.persona or context.workspace).date_awareness  # type: ignore[assignment]
     toolbox, zone = context.toolbox, context.user.zone
-    return Moment(
+    return CallState(
         layout=context.profile.layout,
         asked_at=context.asked_at.astimezone(zone),
         date_awareness=awareness,
@@ -490,7 +500,7 @@ def _points(context: TurnContext, prompt: Prompt, step: Step) -> tuple[int, ...]
     goes_on = context.toolbox.definitions and not step.last
     borders = (*prompt.borders, len(prompt.messages)) if goes_on else prompt.borders
     rule = cache_rule(context.model)
-    return points_of(prompt.messages, borders if rule.points == "any" else prompt.borders, rule)
+    return cache_points(prompt.messages, borders if rule.points == "any" else prompt.borders, rule)
 
 
 def fingerprint(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -> SentPrompt:
@@ -504,7 +514,7 @@ def fingerprint(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -
     if not model.several_system_messages:
         messages = sorted(messages, key=lambda message: message.role != "system")
     return SentPrompt(
-        pieces=pieces_of(messages, tools, context.room.tools_tokens),
+        pieces=prompt_pieces(messages, tools, context.room.tools_tokens),
         points=tuple(point + 1 for point in points),
         settings=digest([_tool_choice(context, step), context.effort.sent]),
         versions=prompt.report.versions,

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_noop
 
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start
-from chat.context.rendering import NoteForm, Numbers, documents_text, note_text, split_project_files
+from chat.context.rendering import CitationNumbers, NoteForm, documents_text, note_text, split_project_files
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, Reason, SourceReport
 from chat.documents.passages import HITS, passages, phrasings_of
 from chat.models import Attachment, Mark
@@ -109,7 +109,7 @@ def project_files(
     pinned = frozenset(str(entry.file_id) for entry in texts if entry.pinned)
     inline, by_search = split_project_files(sized, room=room, pinned=pinned, share=profile.project_share)
     for each in inline:  # before those of the messages
-        made.numbers.of(each.id)
+        made.numbers.assign(each.id)
     return ProjectFiles(tuple(inline), tuple(by_search), int(max(0, room) * profile.project_share), pinned)
 
 
@@ -120,7 +120,7 @@ def older_attachments(leaf: MessageRow, made: Documents) -> list[File]:
     asked for.
     """
     here = {str(file.pk) for files in made.attached.values() for file in files}
-    known = [each for pk in made.numbers.known if pk not in here and (each := _as_id(pk))]
+    known = [each for pk in made.numbers.assigned if pk not in here and (each := _as_id(pk))]
     if not known:
         return []
     rows = Attachment.objects.filter(message__conversation=leaf.conversation_id, file__in=known)
@@ -325,7 +325,7 @@ class PromptFiles:
             size = self._count(f"{line}\n")
             if size > (share if lines else left):
                 break
-            self.made.numbers.of(file.id)  # of what is listed only
+            self.made.numbers.assign(file.id)  # of what is listed only
             lines.append(line)
             share -= size
         if 0 < len(lines) < len(files):
@@ -333,7 +333,7 @@ class PromptFiles:
         return "\n".join(lines)
 
     def _line(self, file: Document) -> str:
-        numbers, row = Numbers(self.made.numbers.known), self._without_index().get(file.id)
+        numbers, row = CitationNumbers(self.made.numbers.assigned), self._without_index().get(file.id)
         return line_of(file, numbers, self.made.texts, row.index_state if row is not None else File.Index.SEARCHABLE)
 
     def _without_index(self) -> dict[str, File]:
@@ -378,13 +378,13 @@ class PromptFiles:
         kept: dict[UUID, list[Hit]] = {}
         for hit in found.hits:
             tried = {**kept, hit.file: [*kept.get(hit.file, ()), hit]}
-            # Numbers are given to what is sent only, so here they are tried on a copy.
-            if self.made.tokenizer.count(self._rendered(tried, Numbers(self.made.numbers.known))) <= most:
+            # CitationNumbers are given to what is sent only, so here they are tried on a copy.
+            if self.made.tokenizer.count(self._rendered(tried, CitationNumbers(self.made.numbers.assigned))) <= most:
                 kept = tried
         self.made.titles |= {str(pk): hits[0].name for pk, hits in kept.items()}
         return self._rendered(kept, self.made.numbers) if kept else ""
 
-    def _rendered(self, found: Mapping[UUID, Sequence[Hit]], numbers: Numbers) -> str:
+    def _rendered(self, found: Mapping[UUID, Sequence[Hit]], numbers: CitationNumbers) -> str:
         return documents_text([passages(pk, hits) for pk, hits in found.items()], numbers, self.made.texts)
 
     def _related(self, ids: frozenset[UUID]) -> SearchResult:
@@ -408,12 +408,12 @@ def _named(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
 
 
-def line_of(file: Document, numbers: Numbers, texts: Texts, state: File.Index = File.Index.SEARCHABLE) -> str:
+def line_of(file: Document, numbers: CitationNumbers, texts: Texts, state: File.Index = File.Index.SEARCHABLE) -> str:
     """Return the line of a file in a list, with its document number; a file without tokens is an image."""
     if file.tokens is None:
         return texts.fill("image_line", title=file.title, id=file.id)
     line = LINES.get(state, "file_line")
-    return texts.fill(line, document=numbers.of(file.id), title=file.title, id=file.id, tokens=file.tokens)
+    return texts.fill(line, document=numbers.assign(file.id), title=file.title, id=file.id, tokens=file.tokens)
 
 
 def listing_text(headers: Mapping[str, str], lists: Mapping[str, str], found: str, texts: Texts) -> str:

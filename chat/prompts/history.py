@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 
 from accounts.models import User
 from chat.context.cache import digest
-from chat.context.rendering import Numbers, documents_json, own_tokens
+from chat.context.rendering import CitationNumbers, documents_json, own_tokens
 from chat.context.types import Block, ContextMessage, Document, ImageRef, Reason, Role, SourceReport
 from chat.models import Attachment, Mark, Message, StepReasoning, Summary
 from chat.models.queries import BranchMessage, branch
@@ -328,7 +328,7 @@ class Documents:
 
     tokenizer: Tokenizer
     vision: bool
-    numbers: Numbers
+    numbers: CitationNumbers
     texts: Texts = BUILT_IN
     reports: list[SourceReport] = field(default_factory=list)
     titles: dict[str, str] = field(default_factory=dict)
@@ -338,7 +338,7 @@ class Documents:
     @property
     def given(self) -> list[dict[str, Any]]:
         """What stands in the prompt and can be cited, without a passage."""
-        return [{"number": self.numbers.of(pk), "title": title, "file": pk} for pk, title in self.titles.items()]
+        return [{"number": self.numbers.assign(pk), "title": title, "file": pk} for pk, title in self.titles.items()]
 
     def of_file(self, file: File, text: str) -> Document:
         self.titles[str(file.pk)] = file.name
@@ -347,14 +347,14 @@ class Documents:
             title=file.name,
             text=text,
             tokens=self._cost(file, text),
-            number=self.numbers.of(str(file.pk)),
+            number=self.numbers.assign(str(file.pk)),
         )
 
     def _cost(self, file: File, text: str) -> int:
         """What the file costs as it is sent: its entry of the JSON, counted once per tokenizer and stored with the
         built-in line above it."""
         if not self.is_counted(file):
-            entry = documents_json([Document(str(file.pk), file.name, text)], Numbers({str(file.pk): 100}))
+            entry = documents_json([Document(str(file.pk), file.name, text)], CitationNumbers({str(file.pk): 100}))
             wrapper = self._above(BUILT_IN) + JOINT
             store_tokens(file=file, tokenizer=self._key, count=self.tokenizer.count(entry) + wrapper)
         longer = self._above(self.texts) - self._above(BUILT_IN) if "documents" in self.texts.own else 0
@@ -426,7 +426,7 @@ class Documents:
                 images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0, excluded=left_out, title=file.name))
             else:
                 self.reports.append(SourceReport("image", str(file.pk), "left_out", 0, "no_vision", exact=False))
-                number = self.numbers.of(str(file.pk))
+                number = self.numbers.assign(str(file.pk))
                 documents.append(Document(str(file.pk), file.name, self.texts["image_unseen"], number=number))
         # A marker has no stored cost; then the whole message of files is counted as it is sent.
         return replace(message, files=tuple(documents), images=tuple(images))

@@ -142,7 +142,7 @@ def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt)
     ours, count, served = call["used"] + call["tools_tokens"], call["provider_count"], call["cache"]["expected"]
     taught = model.token_ratio if model.ratio_samples >= RATIO_TRUSTED else 1.0
     ratio = count / max(1, ours) if count else taught
-    counts = (ours, served, cache.written(sent, served, cache_rule(model)))
+    counts = (ours, served, cache.tokens_to_write(sent, served, cache_rule(model)))
     whole, read, written = (round(each * ratio) for each in counts)
     left = max(0, context.room.window - whole)
     longest = min(left, model.max_output or left)
@@ -169,8 +169,8 @@ def _window_cap(conversation: Conversation | None, model: Model) -> int | None:
 def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | None) -> cache.CacheEntry:
     """What the provider's cache will serve."""
     rows = LastPrompt.objects.filter(conversation=conversation) if conversation else LastPrompt.objects.none()
-    prompts = {asked: cache.sent_of(prompt) for asked, prompt in rows.values_list("model", "prompt")}
-    return cache.expected(sent, prompts.get(model.pk), cache_rule(model), other_model=bool(prompts))
+    prompts = {asked: cache.parse_sent_prompt(prompt) for asked, prompt in rows.values_list("model", "prompt")}
+    return cache.forecast(sent, prompts.get(model.pk), cache_rule(model), other_model=bool(prompts))
 
 
 def _selected(files: Sequence[File]) -> int | None:

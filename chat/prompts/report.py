@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from chat.context.build import ReportEntry, SourceEntry
 from chat.context.cache import CacheEntry
-from chat.context.rendering import Numbers, documents_text
+from chat.context.rendering import CitationNumbers, documents_text
 from chat.context.types import Document, PromptMessage
 from chat.models import Message, Summary, Turn
 from chat.models.tree import branch_rows
@@ -172,7 +172,7 @@ def stored(
         "versions": {**report["versions"], **versions},
         "summary": _covered(summary) if summary is not None else None,
         "messages": [_stored_message(message) for message in planned.prompt.messages],
-        "numbers": planned.documents.numbers.known,
+        "numbers": planned.documents.numbers.assigned,
         "refused": refused.dump() if refused else "",
         "notes": [note.dump() for note in (context.effort.note, *planned.notes, *context.toolbox.all_notes) if note],
         "unread": 0,
@@ -500,7 +500,7 @@ def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File
     if len(found) < len(ids):
         return GONE
     documents = [Document(pk, file.name, _text_of(file, words)) for file, pk in found]
-    return documents_text(documents, Numbers(call.get("numbers", {})), words)
+    return documents_text(documents, CitationNumbers(call.get("numbers", {})), words)
 
 
 def _text_of(file: File, words: Texts) -> str:

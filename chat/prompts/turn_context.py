@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
 from accounts.models import May, User
-from chat.context.rendering import Numbers
+from chat.context.rendering import CitationNumbers
 from chat.context.types import ContextRequest, Room, Section
 from chat.models import Conversation, Mention, Message, Summary, Turn
 from chat.models.conversation_state import ChatScope, scope_of
@@ -296,7 +296,7 @@ class TurnContext:
     def documents(self) -> Documents:
         """New for each plan, whose reports it collects; numbers go on from the conversation's."""
         known = self.conversation.documents if self.conversation is not None else {}
-        return Documents(self.tokenizer, self.model.vision, Numbers(known), self.texts)
+        return Documents(self.tokenizer, self.model.vision, CitationNumbers(known), self.texts)
 
     @property
     def margin(self) -> Decimal:

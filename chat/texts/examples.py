@@ -10,7 +10,15 @@ from typing import NamedTuple
 
 from chat.citations import judging
 from chat.context.build import build, required_tokens
-from chat.context.rendering import DateAwareness, Moment, Numbers, ToolGuidance, asked_at, reminder_text, system_text
+from chat.context.rendering import (
+    CallState,
+    CitationNumbers,
+    DateAwareness,
+    ToolGuidance,
+    asked_at_text,
+    reminder_text,
+    system_text,
+)
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, PromptMessage, Room
 from chat.models import Summary
 from chat.models.summary import text_of
@@ -106,7 +114,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
     awareness: DateAwareness = "minute" if name == "minute" else "day"
     last = name == "last_step"
     available = frozenset() if last else frozenset(tool.name for tool in TOOLS)
-    moment = Moment(
+    moment = CallState(
         "near_end",
         AT,
         awareness,
@@ -119,7 +127,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
     )
     reminders = [texts["last_step"]] if last else ["Answer in the language of the question."]
     system = f"{SYSTEM} {LONG}" if name == "system_cut" else SYSTEM
-    reminder = asked_at(moment) if name == "asked_at" else reminder_text(list(filter(None, reminders)), moment)
+    reminder = asked_at_text(moment) if name == "asked_at" else reminder_text(list(filter(None, reminders)), moment)
     request = ContextRequest(
         room=Room(30_000),
         messages=list(_messages(name, texts)),
@@ -184,7 +192,7 @@ def _listing(name: str, texts: Texts) -> str:
     files = (replace(REPORT, text=None), Document("51aa", "Shelf in 2019.jpg"))
     more = texts.fill("more_files", count=12)
     header = name if name in (FOUND, NOT_SHOWN) else BY_SEARCH
-    numbers = Numbers()
+    numbers = CitationNumbers()
     states = {"file_line_waiting": File.Index.WAITING, "file_line_unindexed": File.Index.FAILED}
     state = states.get(name, File.Index.SEARCHABLE)
     lines = "\n".join([*(line_of(file, numbers, texts, state) for file in files), more])

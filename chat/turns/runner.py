@@ -163,7 +163,7 @@ class _Run:
         self._served: tuple[Allocated, int] | None = None  # a server's own window, and what it was sent
         self._window_caps: dict[UUID, int | None] = {}  # by model, of those asked in this turn
         # By model: what it was asked last in this conversation; of that what this turn asked; and what is asked now.
-        self._prompts = {each.model_id: cache.sent_of(each.prompt) for each in claimed.earlier_prompts}
+        self._prompts = {each.model_id: cache.parse_sent_prompt(each.prompt) for each in claimed.earlier_prompts}
         self._answered: dict[UUID, cache.SentPrompt] = {}
         self._asked: cache.SentPrompt | None = None
         self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
@@ -386,7 +386,7 @@ class _Run:
             reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
         planned = builder.plan(context, self._claimed.leaf, added_messages, step=step, later=self._counted)
-        give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
+        give_numbers(self.turn.conversation, list(planned.documents.numbers.assigned))
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
@@ -398,7 +398,7 @@ class _Run:
         asked = self._asked = builder.fingerprint(context, prompt, step)
         before = self._prompts.get(context.model.pk)
         other_model = self._claimed.prompted or bool(self._prompts)
-        entry = cache.expected(asked, before, cache_rule(context.model), other_model=other_model)
+        entry = cache.forecast(asked, before, cache_rule(context.model), other_model=other_model)
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
         report["notes"] += [sentence.dump() for sentence in self._instead]
         store.note_asked(self.turn, [*self.reports, report])
@@ -533,7 +533,7 @@ class _Run:
         if step.cache_told:
             counted = call["used"] + call["tools_tokens"]
             sent = self._prompts[model.pk]
-            call["cache"] = cache.billed(call["cache"], sent, usage.sensible(), counted, step.changed)
+            call["cache"] = cache.with_usage(call["cache"], sent, usage.sensible(), counted, step.changed)
         await self._compare(usage)
         if step.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
             self._store_reports()
