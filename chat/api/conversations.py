@@ -41,7 +41,7 @@ from chat.models.conversation_state import scope_of, visible_conversation, visib
 from chat.models.summary import Marks, marks_on
 from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.realtime import event_stream
 from chat.realtime.events import readable_parts
 from chat.sending.offers import offers
@@ -345,7 +345,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     def plan(self, request: Request, pk: str) -> Response:
         """What the next turn would send for a draft: room used, what would be left out and why."""
         body = valid(DraftSerializer, request)
-        draft, scope = Draft(body["text"], body["files"], body["effort"]), scope_of(self.get_object())
+        draft, scope = TurnDraft(body["text"], body["files"], body["effort"]), scope_of(self.get_object())
         [chosen] = body["models"] or [None]
         model = services.visible_model(self.person, chosen) or model_for(scope.persona, self.person)
         asked: Any = {"user": self.person, "scope": scope, "draft": draft, "model": model}

@@ -6,7 +6,7 @@ that it does touch is made of today's rows, once with the variation and once wit
 give what was sent, nobody can know what it would have made of that: then this is said, and no number is given.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
@@ -217,7 +217,7 @@ def _past(context: TurnContext, call: CallReport, **changes: Any) -> PastContext
     return PastContext(**{**same, **changes}, call=call)
 
 
-def made_with(call: CallReport) -> dict[str, Any]:
+def made_with(call: CallReport) -> Mapping[str, Any]:
     """Empty in reports of earlier versions: then today's rows have to do, and what differs is found."""
     return call.get("made_with", {})
 

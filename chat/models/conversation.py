@@ -349,7 +349,8 @@ class Turn(models.Model):
     heartbeat = models.DateTimeField(null=True, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
     effort = effort_field(help_text="As the person chose it; a program's is in its options.")
-    # What a program asked for beside its messages, see `chat.prompts.turn_context.Options`; empty for a person's turn.
+    # What a program asked for beside its messages, see `chat.prompts.turn_context.ProgramOptions`; empty for a person's
+    # turn.
     options: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
     fallback_reason = models.CharField(
         max_length=60, blank=True, help_text="The error for which a fallback of the model was asked instead."
@@ -438,10 +439,10 @@ class NextMessage(models.Model):
 class StepReasoning(models.Model):
     """What the provider wants back of the reasoning of one step of a turn; see `llm.types.model_call.ReasoningState`.
 
-    Nobody but the provider's adapter reads `items`: they are no part of what people or programs are shown.
-    `number` counts the turn's steps with tool calls, from 1. `calls` says which they were, for programs that run them
-    and send them back in a request of its own (`chat.prompts.history.known_by`). `reminder`: what an append-only turn
-    was reminded of in that step's prompt.
+    Nobody but the provider's adapter reads `items`: they are no part of what people or programs are shown. `number`
+    counts the turn's steps with tool calls, from 1. `calls` says which they were, for programs that run them and send
+    them back in a request of its own (`chat.prompts.history.calls_digest`). `reminder`: what an append-only turn was
+    reminded of in that step's prompt.
     """
 
     turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="reasoning")

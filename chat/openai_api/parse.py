@@ -17,7 +17,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from chat.openai_api.errors import refused
-from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
+from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, ProgramOptions
 from chat.turns.store import storable
 from core.errors import ProductError
 from core.json_bodies import load
@@ -104,7 +104,7 @@ class History:
 class Wanted:
     model: str
     history: History
-    options: Options
+    options: ProgramOptions
     stream: bool
     include_usage: bool
 
@@ -125,7 +125,7 @@ def body_of(request: HttpRequest) -> dict[str, Any]:
 
 
 def read(body: Mapping[str, Any], *, replaces_system: bool = False) -> Wanted:
-    """`body` without members that are null. `replaces_system`: see `chat.prompts.turn_context.Options`."""
+    """`body` without members that are null. `replaces_system`: see `chat.prompts.turn_context.ProgramOptions`."""
     for name, honoured in _HONOURED.items():
         if name in body and not honoured(body[name]):
             sentence = f"“{name}” is not supported with this value. Leave it out."
@@ -143,10 +143,10 @@ def read(body: Mapping[str, Any], *, replaces_system: bool = False) -> Wanted:
     )
 
 
-def _options(body: Mapping[str, Any], instructions: str) -> Options:
+def _options(body: Mapping[str, Any], instructions: str) -> ProgramOptions:
     tools = _tools(body)
     choice, named = _choice(body.get("tool_choice", "auto"), tools)
-    return Options(
+    return ProgramOptions(
         instructions=instructions,
         temperature=_number(body, "temperature", 0, 2),
         max_output=_max_output(body),

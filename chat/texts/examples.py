@@ -22,7 +22,7 @@ from chat.context.rendering import (
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, PromptMessage, Room
 from chat.models import Summary
 from chat.models.summary import text_of
-from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, line_of, listing_text
+from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, listing_line, listing_text
 from chat.prompts.wording import SECTIONS
 from chat.readings import asking
 from chat.readings.planning import Budget
@@ -195,7 +195,7 @@ def _listing(name: str, texts: Texts) -> str:
     numbers = CitationNumbers()
     states = {"file_line_waiting": File.Index.WAITING, "file_line_unindexed": File.Index.FAILED}
     state = states.get(name, File.Index.SEARCHABLE)
-    lines = "\n".join([*(line_of(file, numbers, texts, state) for file in files), more])
+    lines = "\n".join([*(listing_line(file, numbers, texts, state) for file in files), more])
     return listing_text({"project": header}, {"project": lines}, "", texts)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
 from functools import partial
+from typing import cast
 from uuid import UUID
 
 from django.db import DatabaseError
@@ -24,8 +25,8 @@ from chat.models.queries import ClaimedTurn, claim
 from chat.prompts import builder
 from chat.prompts import report as reports
 from chat.prompts.builder import model_request
-from chat.prompts.history import Count, store_counts
-from chat.prompts.report import CallReport, Made
+from chat.prompts.history import MessageCounts, store_counts
+from chat.prompts.report import CallReport, PlannedRequest
 from chat.prompts.turn_context import TurnContext, context_of_claimed_turn, with_offered_tools
 from chat.realtime import bell, turn_stream
 from chat.realtime.event_stream import announce, announce_state
@@ -163,7 +164,10 @@ class _Run:
         self._served: tuple[Allocated, int] | None = None  # a server's own window, and what it was sent
         self._window_caps: dict[UUID, int | None] = {}  # by model, of those asked in this turn
         # By model: what it was asked last in this conversation; of that what this turn asked; and what is asked now.
-        self._prompts = {each.model_id: cache.parse_sent_prompt(each.prompt) for each in claimed.earlier_prompts}
+        self._prompts = {
+            each.model_id: cache.parse_sent_prompt(cast("cache.StoredPrompt", each.prompt))
+            for each in claimed.earlier_prompts
+        }
         self._answered: dict[UUID, cache.SentPrompt] = {}
         self._asked: cache.SentPrompt | None = None
         self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
@@ -171,7 +175,7 @@ class _Run:
         self._instead: list[Sentence] = []  # sentences on why it is asked, and not the turn's own
         self._storing: list[asyncio.Task[None]] = []
         self._storing_order = asyncio.Lock()  # an older report must not come after a newer one
-        self._counted: list[Count] = []  # of messages, not stored yet
+        self._counted: list[MessageCounts] = []  # of messages, not stored yet
         self._unpublished: list[Event] = []
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
@@ -300,12 +304,12 @@ class _Run:
         if cycle.refused is not None and cycle.refused.code in agent_loop.SMALLER_AGAIN:
             refused = await on_database(self._make_smaller, cycle.refused)
         made = await first_on_database(self._plan, self.context, cycle, added, refused)
-        if cycle.refused is None and builder.worth_counting(self.context, made[0].prompt):
+        if cycle.refused is None and builder.worth_counting(self.context, made.planned.prompt):
             plan = partial(self._plan, cycle=cycle, added=added, refused=refused)
-            made = await reports.counted(self.context, made, plan)
+            made = await reports.with_provider_count(self.context, made, plan)
         planned, report, request = made
         prompt = planned.prompt
-        self.answer.sources.learn(planned.documents.given)
+        self.answer.sources.learn(planned.documents.citable)
         self.reports.append(report)
         room = ResultRoom(prompt.report.limit, prompt.report.left)
         self._results.begin_step(room, self.context.tokenizer, self.context.texts, report["notes"])
@@ -339,7 +343,7 @@ class _Run:
 
         self._storing.append(asyncio.create_task(in_order()))
 
-    def _store_report(self, calls: list[CallReport], counted: Sequence[Count]) -> None:
+    def _store_report(self, calls: list[CallReport], counted: Sequence[MessageCounts]) -> None:
         store.store_report(self.turn, calls)
         store_counts(counted)
 
@@ -373,11 +377,11 @@ class _Run:
 
     def _plan(
         self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message], refused: Sentence | None
-    ) -> Made:
+    ) -> PlannedRequest:
         store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
         searched, web_unopened = builder.searches_of([c.name for each in added for c in each.tool_calls], context)
-        step = builder.Step(
+        step = builder.CallStep(
             searched=searched,
             last=cycle.last,
             undefined=cycle.undefined,
@@ -392,7 +396,7 @@ class _Run:
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             self._reminders[len(added)] = prompt.messages[-1].text or ""
         request = model_request(context, prompt, step)
-        self._sent = builder.sent(context, prompt, request)
+        self._sent = builder.sent_tokens(context, prompt, request)
         self._images = sum(len(message.images) for message in request.messages)
         self._answer_limit = request.max_output or context.room.reserved_output
         asked = self._asked = builder.fingerprint(context, prompt, step)
@@ -402,7 +406,8 @@ class _Run:
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
         report["notes"] += [sentence.dump() for sentence in self._instead]
         store.note_asked(self.turn, [*self.reports, report])
-        return planned, report, replace(request, previous_answer=before.answer if before is not None else "")
+        request = replace(request, previous_answer=before.answer if before is not None else "")
+        return PlannedRequest(planned, report, request)
 
     def _complete(self) -> Ending:
         if self.answer.wrote or self.answer.handed_over:

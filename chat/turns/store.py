@@ -22,7 +22,7 @@ from chat.ledger.models import ModelCall, total_cost
 from chat.ledger.recording import record_calls
 from chat.models import LastPrompt, Message, StepReasoning, SummaryJob, Turn
 from chat.models.conversation_state import list_changed, scope_of, settle
-from chat.prompts.history import known_by
+from chat.prompts.history import calls_digest
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
 from chat.turns.line import left_behind
@@ -344,13 +344,13 @@ def _tell(turn: Turn, ending: Ending) -> None:
 
 def keep_reasoning(turn: Turn, added: Sequence[LoopMessage], reminders: Mapping[int, str]) -> None:
     """Stores what the provider wants back of the newest step. Before the next step, so that a dead worker's turn, too,
-    can be gone on from. `reminders` as those of `chat.prompts.builder.Step`."""
+    can be gone on from. `reminders` as those of `chat.prompts.builder.CallStep`."""
     asked = [number for number, message in enumerate(added) if message.tool_calls]
     if asked and (state := added[asked[-1]].reasoning) is not None:
         kept = {
             "items": storable(list(state.items)),
             "tokens": state.tokens,
-            "calls": known_by(added[asked[-1]].tool_calls),
+            "calls": calls_digest(added[asked[-1]].tool_calls),
             "reminder": reminders.get(asked[-1], ""),
         }
         StepReasoning.objects.update_or_create(turn=turn, number=len(asked), defaults=kept)

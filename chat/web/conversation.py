@@ -28,7 +28,7 @@ from chat.models.summary import NO_MARKS, marks_on
 from chat.prompts import inspector
 from chat.prompts import report as reports
 from chat.prompts.document_budget import chosen_files
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.wording import plan_line
 from chat.runs import views as run_views
 from chat.sending.offers import in_words, offers, offers_again
@@ -148,7 +148,9 @@ def report(request: Request, pk: UUID) -> HttpResponse:
 def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     """What sending the draft would mean: the line under the composer and the panel behind it."""
     scope = asked_scope(request, pk, request.POST)
-    draft = Draft(unix_lines(request.POST.get("text", "")), _ids(request, "files", "file"), request.POST.get("effort"))
+    draft = TurnDraft(
+        unix_lines(request.POST.get("text", "")), _ids(request, "files", "file"), request.POST.get("effort")
+    )
     model = services.visible_model(request.user, next(iter(request.POST.getlist("model")), None)) or model_for(
         scope.persona, request.user
     )
@@ -172,7 +174,7 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
 
 
 def _plan(
-    user: User, scope: ChatScope, draft: Draft, model: Model, *, count: bool = False, whole: bool = False
+    user: User, scope: ChatScope, draft: TurnDraft, model: Model, *, count: bool = False, whole: bool = False
 ) -> dict[str, Any]:
     """`whole`: with all that a panel shows, else what the line at the composer does."""
     planned = plan_ahead(user=user, scope=scope, draft=draft, model=model, count=count, whole=whole)
@@ -181,7 +183,7 @@ def _plan(
     return {"planned": planned, "panel": panel, "line": line, "fits": planned["fits"], "sizes": sizes}
 
 
-def _sizes(user: User, draft: Draft, planned: Mapping[str, Any]) -> dict[str, int]:
+def _sizes(user: User, draft: TurnDraft, planned: Mapping[str, Any]) -> dict[str, int]:
     """Tokens of the draft's files by their ids, as the panel has them; of what does not fit those of their texts."""
     if not planned["fits"]:
         files = chosen_files(user=user, ids=draft.files)
@@ -327,7 +329,7 @@ def page(request: Request, found: Conversation | None, status: int = 200, **more
     }
     context["answering"] = pages.being_written(context["messages"])
     if context["chosen_model"] and not context.get("excerpt"):
-        draft = Draft(context["draft"], [file.pk for file in context["chips"]])
+        draft = TurnDraft(context["draft"], [file.pk for file in context["chips"]])
         with suppress(ProductError):  # asked again with the first change, and then said
             context["plan"] = _plan(request.user, scope, draft, context["chosen_model"])
     return render(request, "chat/conversation.html", context, status=status)

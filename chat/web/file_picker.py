@@ -14,7 +14,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.context.types import DocumentBudget
 from chat.conversations import services
-from chat.prompts.document_budget import budget, chosen_files, counted
+from chat.prompts.document_budget import budget, chosen_files, document_tokens
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import too_long
 from chat.web.conversation import asked_scope
@@ -55,7 +55,7 @@ def pick(request: Request, pk: UUID | None = None) -> HttpResponse:
     )
     allowed = budget(base_context(user=request.user, model=model, scope=scope), scope)
     ids = [identifier(each, "file") for name in ("files", "unread") for each in request.GET.getlist(name) if each]
-    chosen = {file.pk: counted(file) for file in chosen_files(user=request.user, ids=ids)}
+    chosen = {file.pk: document_tokens(file) for file in chosen_files(user=request.user, ids=ids)}
     query = " ".join(request.GET.get("q", "").replace("\0", " ").split())
     matches = _matches(request.user, query)
     choices = [
@@ -88,7 +88,7 @@ def _matches(user: User, query: str) -> FileMatches:
 
 
 def _why_not(file: File, chosen: Sequence[int | None], allowed: DocumentBudget) -> str:
-    size = counted(file)
+    size = document_tokens(file)
     if file.status == File.Status.FAILED:
         return _("It could not be read.")
     if size is None:

@@ -17,7 +17,7 @@ from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, inspector
 from chat.prompts.files import ProjectFiles
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.prompts.wording import plan_line
 from core.requests import with_row
@@ -36,7 +36,7 @@ SHOWN = 50  # conversations of a project
 @with_row(visible_persona)
 def plan(request: Request, persona: Persona) -> HttpResponse:
     """What a model would get for a sample message with the persona as it is stored: a fragment, or a page."""
-    draft = Draft(unix_lines(request.POST.get("text", "")))
+    draft = TurnDraft(unix_lines(request.POST.get("text", "")))
     planned = plan_ahead(user=request.user, scope=ChatScope(persona=persona), draft=draft)
     context = {"panel": inspector.of_plan(planned), "line": plan_line(planned), "persona": persona}
     return render(request, "chat/_context.html" if request.htmx else "personas/plan.html", context)
