@@ -32,7 +32,7 @@ from chat.prompts.history import expand
 from chat.prompts.inspector import Panel
 from chat.prompts.report import FILE_KINDS, ResolvedReport
 from chat.prompts.steps import answer_step
-from chat.rendering.kept import blocks_of
+from chat.rendering.cache import blocks_of
 from chat.rendering.page_size import MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
 from chat.rendering.references import Sources
 from chat.summaries.idle import idle

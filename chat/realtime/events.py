@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Self, get_args
 
 from accounts.realtime import NOT_SIGNED_IN, TOO_MANY, News
-from chat.citations.support import Reason
+from chat.citations.support import DoubtReason
 from chat.models import Conversation, Turn
 from core.sentences import Sentence
 from llm.types.model_call import FinishReason
@@ -71,7 +71,7 @@ DOUBTS: Schema = {
             "evidence": TEXT,
             "reasons": {
                 "type": "array",
-                "items": {"type": "object", "properties": {"reason": one_of(*Reason), "words": TEXT}},
+                "items": {"type": "object", "properties": {"reason": one_of(*DoubtReason), "words": TEXT}},
             },
         },
         "required": ["citation", "numbers", "sentence", "evidence", "reasons"],

@@ -6,7 +6,7 @@ from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from chat.conversations.search import without_marks
-from chat.rendering.references import mention_href, pieces
+from chat.rendering.references import mention_href, split_mentions
 from core.sentences import Sentence
 
 register = template.Library()
@@ -17,7 +17,7 @@ register.filter("without_marks", without_marks)
 def mentions(text: str | Sentence) -> SafeString:
     parts = (
         format_html('<a class="mention" href="{}">{}</a>', mention_href(code), piece) if code else escape(piece)
-        for piece, code in pieces(str(text))
+        for piece, code in split_mentions(str(text))
     )
     return mark_safe("".join(parts))  # noqa: S308 - every part was escaped
 

@@ -82,7 +82,7 @@ def example(name: str, texts: Texts) -> list[Shown]:
         made = [("", "system", marked["title"]), ("", "user", f"{OLDER[4].text}\n\nGianduja, Rocher and Nocciola.")]
     elif group == CITATIONS:
         sentence = {"sentence": "A box holds twelve.", "evidence": "A box holds nine."}
-        made = [("", "system", marked[name]), ("", "user", judging.asked([sentence]))]
+        made = [("", "system", marked[name]), ("", "user", judging.question_about([sentence]))]
     elif group == SUMMARIES:
         made = list(_summary(name, marked))
     elif group == SHORTER:

@@ -15,7 +15,7 @@ from django.utils import timezone
 from chat.models import Turn
 from chat.realtime import bell, turn_stream
 from chat.realtime.events import Approval, Event, EventType, fold
-from chat.rendering.markdown import Allowance, BlockStream
+from chat.rendering.markdown import BlockStream, RenderAllowance
 from chat.rendering.references import Sources, cited
 from chat.tools.permission import Gate
 from chat.tools.toolbox import Toolbox
@@ -88,7 +88,7 @@ class Answer:
         self._pending: list[tuple[EventType, dict[str, Any]]] = []
         self._open: EventType | None = None
         self._text: list[str] = []  # of the part that is being written
-        self._allowance = Allowance()  # of all its texts
+        self._allowance = RenderAllowance()  # of all its texts
         self._blocks = BlockStream(self.sources, self._allowance)
         self._calls_of_step: dict[str, tuple[int, str]] = {}
         self._names_of_step: list[tuple[int, str]] = []

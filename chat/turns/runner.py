@@ -13,7 +13,7 @@ from django.db import DatabaseError
 from opentelemetry.trace import SpanKind
 
 from accounts.access.rights import rights_of
-from chat.citations.judging import checked
+from chat.citations.judging import check_in_time
 from chat.citations.services import check
 from chat.context import cache
 from chat.context.results import ResultRoom
@@ -473,7 +473,7 @@ class _Run:
         place, answer, named = self.turn.conversation, self.answer, self.context.workspace.citation_model_id
         charge = Charge(place, ModelCall.Purpose.CITATIONS, place.owner_id, token=self.turn.token_id)
         find = partial(check, place, answer.parts, answer.sources)
-        found, note = await checked(find, charge, self.context.texts, named)
+        found, note = await check_in_time(find, charge, self.context.texts, named)
         self.reports[-1]["notes"] += [note.dump()] if note else []
         for each in found:
             self.answer.emit(EventType.CITATION_CHECK, part=each.part, checked=each.checked, doubts=each.doubts)

@@ -19,7 +19,7 @@ from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.models.tree import branch, branch_rows, ids_down_to, newest_leaf, siblings, with_rows
-from chat.rendering.kept import blocks_of
+from chat.rendering.cache import blocks_of
 from chat.rendering.page_size import MAX_ASIDE, MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
 from chat.rendering.references import Sources, cited, cited_numbers
 from chat.summaries.views import SummaryView, of_branch
@@ -137,7 +137,7 @@ class MessageView:
 
 
 def _view(message: Message, sources: Sources, blocks: Sequence[list[str]]) -> MessageView:
-    """`blocks`: as `chat.rendering.kept` has them."""
+    """`blocks`: as `chat.rendering.cache` has them."""
     if message.role != Message.Role.ASSISTANT:
         return MessageView(message, parts=[], cited=0, html_size=html_size(message, ()))
     cites = sum(1 for _source in cited(message.text, sources))

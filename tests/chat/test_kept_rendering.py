@@ -13,7 +13,7 @@ from django.utils import translation
 from accounts.models import User
 from chat.models import Conversation, Message, RenderedAnswer, Turn
 from chat.models.tree import with_rows
-from chat.rendering.kept import blocks_of
+from chat.rendering.cache import blocks_of
 from chat.web.messages import answers_page, placed
 from files.models import File
 from tests.chat.conversations import past
