@@ -16,7 +16,7 @@ from uuid import UUID
 from django.utils.translation import gettext_noop
 
 from chat.citations.claims import MAX_CLAIMS
-from chat.citations.services import MAX_EVIDENCE, CheckedSentence, CitationCheck
+from chat.citations.services import MAX_EVIDENCE, CheckedSentence, CitationCheck, SentenceAndPassage
 from chat.citations.support import DoubtReason
 from chat.ledger.asking import Charge, ask
 from core.background import on_database
@@ -115,7 +115,7 @@ async def _ask(
     return answers
 
 
-def question_about(sentences: Iterable[CheckedSentence]) -> str:
+def question_about(sentences: Iterable[SentenceAndPassage]) -> str:
     """Return the message for the model: each sentence, numbered from 1, with the passage it was compared with."""
     return "\n\n".join(
         f"{number}.\nSentence: {each['sentence']}\nPassage: {each['evidence']}"

@@ -61,17 +61,22 @@ class ReasonEntry(TypedDict):
     words: str
 
 
-class CheckedSentence(TypedDict):
+class SentenceAndPassage(TypedDict):
+    """A sentence, and the passage (`evidence`) that it is compared with."""
+
+    sentence: str
+    evidence: str
+
+
+class CheckedSentence(SentenceAndPassage):
     """A sentence compared with the passage that it cites. Stored with the part and sent in the event `CITATION_CHECK`.
 
-    `citation` is the number of the citation in its text, from 0. `numbers` are the cited documents. `evidence` is the
-    passage. A supported sentence has no `reasons`.
+    `citation` is the number of the citation in its text, from 0. `numbers` are the cited documents. A supported
+    sentence has no `reasons`.
     """
 
     citation: int
     numbers: list[int]
-    sentence: str
-    evidence: str
     reasons: list[ReasonEntry]
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from chat.citations import judging
+from chat.citations.services import SentenceAndPassage
 from chat.context.build import build, required_tokens
 from chat.context.rendering import (
     CallState,
@@ -81,7 +82,7 @@ def example(name: str, texts: Texts) -> list[Shown]:
     elif group == TITLES:
         made = [("", "system", marked["title"]), ("", "user", f"{OLDER[4].text}\n\nGianduja, Rocher and Nocciola.")]
     elif group == CITATIONS:
-        sentence = {"sentence": "A box holds twelve.", "evidence": "A box holds nine."}
+        sentence = SentenceAndPassage(sentence="A box holds twelve.", evidence="A box holds nine.")
         made = [("", "system", marked[name]), ("", "user", judging.question_about([sentence]))]
     elif group == SUMMARIES:
         made = list(_summary(name, marked))
