@@ -1,5 +1,7 @@
-"""`{{ text|mentions }}`: a plain text as HTML, with what it mentions as links; an answer without its marks of Markdown;
-and tools as people call them."""
+"""Filters of texts: mentions as links, answers without Markdown, and names of tools.
+
+`{{ text|mentions }}` makes HTML of a plain text, in which mentions are links.
+"""
 
 from django import template
 from django.utils.html import escape, format_html
@@ -15,6 +17,7 @@ register.filter("without_marks", without_marks)
 
 @register.filter
 def mentions(text: str | Sentence) -> SafeString:
+    """Return a plain text as HTML with its mentions as links."""
     parts = (
         format_html('<a class="mention" href="{}">{}</a>', mention_href(code), piece) if code else escape(piece)
         for piece, code in split_mentions(str(text))
@@ -24,7 +27,7 @@ def mentions(text: str | Sentence) -> SafeString:
 
 @register.filter
 def tool_name(name: str) -> str:
-    """`mail__send_mail` as `send mail (mail)`: what it does, and the server that does it."""
+    """Return a tool's name in words, with its server: `mail__send_mail` becomes `send mail (mail)`."""
     server, _sign, tool = name.rpartition("__")
     words = tool.replace("_", " ").replace("-", " ").strip() or name
     return f"{words} ({server})" if server else words
