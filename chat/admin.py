@@ -165,7 +165,8 @@ class TurnAdmin(RecordAdmin):
 
     @display(description="From the provider's cache")
     def cached(self, turn: Turn) -> str:
-        into, read = turn.usage.get("input"), turn.usage.get("cached_input")
+        into = turn.usage.get("input")
+        read = turn.usage.get("cached_input")
         return f"{read or 0:,} ({100 * (read or 0) // into} %)" if into else "–"
 
     @display(description="Model calls")

@@ -55,7 +55,7 @@ class FunctionDelta(TypedDict, total=False):
     arguments: str
 
 
-class ToolCallDelta(TypedDict):
+class CallDelta(TypedDict):
     """New text of a tool call. `id` and `type` come with the first chunk of the call."""
 
     index: int
@@ -86,7 +86,7 @@ class Delta(TypedDict, total=False):
     role: str
     content: str
     reasoning_content: str
-    tool_calls: list[ToolCallDelta]
+    tool_calls: list[CallDelta]
     annotations: list[Annotation]
 
 
@@ -131,7 +131,7 @@ class CompletionBase(TypedDict):
     system_fingerprint: None
 
 
-class Chunk(CompletionBase):
+class CompletionChunk(CompletionBase):
     """A chunk of a stream. The last one may have no choice, but the usage."""
 
     choices: list[ChunkChoice]
@@ -216,7 +216,7 @@ class Completion:
         self._finish = "stop"
         self._usage: CompletionUsage = self._usage_of({})
 
-    def feed(self, event: WireEvent) -> list[Chunk]:
+    def feed(self, event: WireEvent) -> list[CompletionChunk]:
         """Return the chunks of an event. Raises `ProductError` if the turn ends without a whole answer."""
         match event["type"]:
             case "TEXT_MESSAGE_CONTENT":
@@ -255,7 +255,7 @@ class Completion:
     def _failure(self, event: WireEvent) -> ProductError:
         return failure(event, ends_with_answer=self._head.ends_with_answer)
 
-    def end(self, turn: Turn) -> list[Chunk]:
+    def end(self, turn: Turn) -> list[CompletionChunk]:
         """Return the last chunks from the turn's row, for a turn whose last event has expired.
 
         Raises `ProductError`.
@@ -270,13 +270,13 @@ class Completion:
         self._planned = sum(call["used"] for call in turn.report.get("calls", ()))
         return self._close(turn.finish_reason or "stop", turn.usage)
 
-    def _catch_up(self, event: WireEvent) -> list[Chunk]:
+    def _catch_up(self, event: WireEvent) -> list[CompletionChunk]:
         """Return the chunks of a SNAPSHOT that were not sent yet."""
         if event["fallback"]:
             self._model = event["model"]
         return [chunk for number, part in enumerate(event["parts"]) for chunk in self._rest(number, part)]
 
-    def _rest(self, number: int, part: WireEvent) -> list[Chunk]:
+    def _rest(self, number: int, part: WireEvent) -> list[CompletionChunk]:
         """Return the chunks of a part that were not sent yet."""
         if part["type"] == "reasoning" and number in self._begins:
             return self._move_to_reasoning(number, part["text"])
@@ -306,7 +306,7 @@ class Completion:
         choice: AnswerChoice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish}
         return {**self._base("chat.completion"), "choices": [choice], "usage": self._usage}
 
-    def _add_text(self, part: int, delta: str) -> list[Chunk]:
+    def _add_text(self, part: int, delta: str) -> list[CompletionChunk]:
         # The texts before and after a tool call are paragraphs of one answer.
         between = "\n\n" if self._text and part != self._part else ""
         self._part = part
@@ -315,21 +315,21 @@ class Completion:
         self._text.append(between + delta)
         return [self._chunk({"content": between + delta})]
 
-    def _move_to_reasoning(self, part: int, text: str) -> list[Chunk]:
+    def _move_to_reasoning(self, part: int, text: str) -> list[CompletionChunk]:
         """Send a text again as reasoning. The content that was sent cannot be taken back."""
         del self._text[self._begins.pop(part, len(self._text)) :]
         self._lengths[part] = len(text)
         self._reasoning.append(text)
         return [self._chunk({"reasoning_content": text})]
 
-    def _add_reasoning(self, part: int, delta: str) -> list[Chunk]:
+    def _add_reasoning(self, part: int, delta: str) -> list[CompletionChunk]:
         self._lengths[part] += len(delta)
         self._reasoning.append(delta)
         return [self._chunk({"reasoning_content": delta})]
 
-    def _call(self, id_: str, name: str) -> list[Chunk]:
+    def _call(self, id_: str, name: str) -> list[CompletionChunk]:
         self._calls[id_] = {"id": id_, "type": "function", "function": {"name": name, "arguments": ""}}
-        call: ToolCallDelta = {
+        call: CallDelta = {
             "index": len(self._calls) - 1,
             "id": id_,
             "type": "function",
@@ -337,12 +337,12 @@ class Completion:
         }
         return [self._chunk({"tool_calls": [call]})]
 
-    def _arguments(self, id_: str, delta: str) -> list[Chunk]:
+    def _arguments(self, id_: str, delta: str) -> list[CompletionChunk]:
         self._calls[id_]["function"]["arguments"] += delta
         index = list(self._calls).index(id_)
         return [self._chunk({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})]
 
-    def _close(self, finish: str, usage: Mapping[str, int]) -> list[Chunk]:
+    def _close(self, finish: str, usage: Mapping[str, int]) -> list[CompletionChunk]:
         """Return the last chunks."""
         self.ended = True
         # A call that was cut off by the length limit of the answer must not be run.
@@ -351,7 +351,7 @@ class Completion:
         self._usage = self._usage_of(usage)
         annotations = self._annotations()
         last = self._chunk({"annotations": annotations} if annotations else {}, self._finish)
-        totals: Chunk = {**self._base("chat.completion.chunk"), "choices": [], "usage": self._usage}
+        totals: CompletionChunk = {**self._base("chat.completion.chunk"), "choices": [], "usage": self._usage}
         return [last, totals] if self._head.include_usage else [last]
 
     def _usage_of(self, usage: Mapping[str, int]) -> CompletionUsage:
@@ -392,14 +392,14 @@ class Completion:
             "system_fingerprint": None,
         }
 
-    def _chunk(self, delta: Delta, finish: str | None = None) -> Chunk:
+    def _chunk(self, delta: Delta, finish: str | None = None) -> CompletionChunk:
         if not self._opened:
             self._opened = True
             first: Delta = {"role": "assistant", "content": ""}
             delta = {**first, **delta}
         choice: ChunkChoice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         base = self._base("chat.completion.chunk")
-        chunk: Chunk = {
+        chunk: CompletionChunk = {
             "id": base["id"],
             "object": base["object"],
             "created": base["created"],
@@ -428,7 +428,7 @@ class Relay:
         self._turn = turn
         self._completion = completion
         self._chunks = self._follow()
-        self._ready: list[Chunk] = []
+        self._ready: list[CompletionChunk] = []
 
     async def begin(self) -> None:
         """Wait for the first chunk or some seconds of silence. Until then an error has its own status."""
@@ -474,7 +474,7 @@ class Relay:
     def _stop(self) -> None:
         stop_turn(user=self._turn.conversation.owner, turn=self._turn)
 
-    async def _follow(self) -> AsyncIterator[Chunk | None]:
+    async def _follow(self) -> AsyncIterator[CompletionChunk | None]:
         """Yield the turn's chunks until the last one, and None after each 2.5 s of silence. Raises the turn's error."""
         async for event in event_stream.wire_events(self._turn):
             if not event:
@@ -487,5 +487,5 @@ class Relay:
                     yield chunk
 
 
-def _line(value: Chunk | errors.ErrorBody) -> str:
+def _line(value: CompletionChunk | errors.ErrorBody) -> str:
     return f"data: {json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n\n"

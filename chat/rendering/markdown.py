@@ -510,7 +510,8 @@ class BlockStream:
         try:
             for block in _blocks(self._tail, env, plain_end=len(self._tail) > self.LONG_TAIL):
                 blocks.append(block)
-                before, after = after, left.copy()
+                before = after
+                after = left.copy()
         except TooMuchMarkup:
             self._over = True  # `finish` shows the text as written
             return []
