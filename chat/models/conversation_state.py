@@ -5,7 +5,8 @@ Code that begins or ends a turn, a summary or a run locks the conversation first
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -32,7 +33,7 @@ NOT_NOW = ("already_answering", "summarising", "too_many_answers")  # refusals t
 
 @dataclass(frozen=True, slots=True)
 class ChatScope:
-    """Where a question is asked: its conversation, if there is one yet, and the project and persona that hold there."""
+    """The conversation of a question, if there is one yet, and the project and persona that apply to it."""
 
     conversation: Conversation | None = None
     project: Project | None = None
@@ -40,9 +41,12 @@ class ChatScope:
 
 
 def scope_of(conversation: Conversation) -> ChatScope:
-    """A project or a persona that is not shared with the person any more counts no more. The persona of a project
-    answers whoever is in the project."""
-    project, persona = conversation.project, conversation.persona
+    """Return the project and the persona that apply in the conversation.
+
+    Those that are no longer shared with its owner do not. The persona of a project answers all of its members.
+    """
+    project = conversation.project
+    persona = conversation.persona
     if project is not None and not Project.objects.visible_to(conversation.owner).filter(pk=project.pk).exists():
         project = None
     of_project = persona is not None and project is not None and project.persona_id == persona.pk
@@ -51,10 +55,14 @@ def scope_of(conversation: Conversation) -> ChatScope:
     return ChatScope(conversation, project, persona or (project.persona if project else None))
 
 
+def _is_borrowed(persona: Persona, user: User) -> bool:
+    """Return whether the persona is private and somebody else's."""
+    return persona.visibility == Persona.Visibility.PRIVATE and persona.owner_id != user.pk
+
+
 def _closed(persona: Persona, user: User) -> bool:
-    """A query only where it is shared with some people alone."""
-    borrowed = persona.visibility == Persona.Visibility.PRIVATE and persona.owner_id != user.pk
-    return borrowed and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists()
+    """Return whether the user may not use the persona. It asks the database only about a borrowed one."""
+    return _is_borrowed(persona, user) and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists()
 
 
 def require_persona(conversation: Conversation, status: "ConversationStatus") -> None:
@@ -69,13 +77,16 @@ def require_persona(conversation: Conversation, status: "ConversationStatus") ->
 
 
 def visible_conversation(user: User, pk: object) -> Conversation:
-    """With `waits`: whether a next message does; and `asked`: the id of the model that was asked last."""
+    """Return a conversation of the user. Raises `NotFound`.
+
+    It has `waits`: whether a next message waits; and `newest_model`: the id of the model that was asked last.
+    """
     related = ("persona__budget_profile", "project__persona__budget_profile", "owner", "leaf")
     rows = Conversation.objects.visible_to(user).select_related(*related).defer("leaf__parts", "leaf__tokens")
-    # Asked along, since it is seldom so, and a page has few queries to spend.
+    # In the same query, since a page has few queries to spend.
     waits = Exists(NextMessage.objects.filter(conversation=OuterRef("pk")))
-    asked = Coalesce("leaf__turn__model", "leaf__model")
-    return get_or_404(rows.annotate(waits=waits, asked=asked), pk, "conversation")
+    newest_model = Coalesce("leaf__turn__model", "leaf__model")
+    return get_or_404(rows.annotate(waits=waits, newest_model=newest_model), pk, "conversation")
 
 
 def visible_message(user: User, pk: object) -> Message:
@@ -132,30 +143,58 @@ class ConversationStatus(NamedTuple):
     sent_before: int
 
 
+_VERSION = Subquery(WorkspaceVersion.objects.values("version"))
+
+
+@cache
+def _statuses() -> QuerySet[Conversation, tuple[Any, ...]]:
+    """Return the fields of `ConversationStatus`, in their order, for every conversation.
+
+    The query set is built once, since that takes longer than the query.
+    """
+    here = OuterRef("pk")
+    owner = OuterRef("owner")
+    borrowed = Persona.objects.filter(pk=OuterRef("persona"), visibility=Persona.Visibility.PRIVATE)
+    counted = Turn.objects.filter(conversation=here, context_used__isnull=False).order_by("-id")
+    return Conversation.objects.values_list(
+        Exists(Turn.objects.live().filter(conversation=here)),
+        Exists(SummaryJob.objects.live().filter(conversation=here)),
+        Exists(Run.objects.filter(conversation=here, status__in=Run.UNFINISHED)),
+        _live_turns_of(owner),
+        Subquery(Message.with_deleted.filter(pk=OuterRef("leaf")).values("depth")),
+        _VERSION,
+        Exists(borrowed.exclude(owner=owner)),
+        Coalesce(Subquery(counted.values("context_used")[:1]), 0),
+    )
+
+
+def _live_turns_of(owner: OuterRef) -> Coalesce:
+    turns = Turn.objects.live().filter(conversation__owner=owner).order_by().values("conversation__owner")
+    return Coalesce(Subquery(turns.annotate(count=Count("pk")).values("count")), 0)
+
+
 def status_of(conversation: Conversation) -> ConversationStatus:
-    """Read the status of a conversation, stored or not, in one query.
+    """Read the status of a conversation in one query.
 
     Call it after `lock`, in a statement of its own: the snapshot of the locking statement is older than the lock.
     """
-    here, owner = conversation.pk, conversation.owner_id
-    live = Turn.objects.live().filter(conversation__owner=owner).order_by().values("conversation__owner")
-    persona = Persona.objects.filter(pk=conversation.persona_id, visibility=Persona.Visibility.PRIVATE)
-    counted = Turn.objects.filter(conversation=here, context_used__isnull=False).order_by("-id")
-    row = (
-        User.objects.filter(pk=owner)
-        .values_list(
-            Exists(Turn.objects.live().filter(conversation=here)),
-            Exists(SummaryJob.objects.live().filter(conversation=here)),
-            Exists(Run.objects.filter(conversation=here, status__in=Run.UNFINISHED)),
-            Coalesce(Subquery(live.annotate(count=Count("pk")).values("count")), 0),
-            Subquery(Message.with_deleted.filter(pk=conversation.leaf_id).values("depth")),
-            Subquery(WorkspaceVersion.objects.values("version")),
-            Exists(persona.exclude(owner=owner)),
-            Coalesce(Subquery(counted.values("context_used")[:1]), 0),
-        )
-        .get()
+    return ConversationStatus(*_statuses().get(pk=conversation.pk))
+
+
+def status_of_new(conversation: Conversation) -> ConversationStatus:
+    """Read the status of a conversation that is not stored yet in one query, after `join_line`."""
+    owner = User.objects.filter(pk=conversation.owner_id)
+    live, version = owner.values_list(_live_turns_of(OuterRef("pk")), _VERSION).get()
+    return ConversationStatus(
+        answering=False,
+        summarising=False,
+        running=False,
+        live=live,
+        leaf_depth=None,
+        version=version,
+        borrows=conversation.persona is not None and _is_borrowed(conversation.persona, conversation.owner),
+        sent_before=0,
     )
-    return ConversationStatus(*row)
 
 
 def require_room(status: ConversationStatus, turns: int, most: int | None) -> None:
@@ -216,11 +255,13 @@ def settle(conversation_id: UUID, due: SummaryJob | None = None) -> str:
     locked = Conversation.objects.select_for_update().filter(pk=conversation_id).first()
     if locked is None:
         return Conversation.State.IDLE
-    if Turn.objects.live().filter(conversation=locked).exists():
+    status = status_of(locked)
+    if status.answering:
         return locked.state
     if due is not None:
         SummaryJob.objects.bulk_create([due], ignore_conflicts=True)
-    summarising = SummaryJob.objects.live().filter(conversation=locked).exists()
+    # A due job is live now, or conflicts with one that is.
+    summarising = status.summarising or due is not None
     locked.state = Conversation.State.SUMMARISING if summarising else Conversation.State.IDLE
     locked.updated = timezone.now()
     locked.save(update_fields=["state", "updated"])
@@ -237,7 +278,7 @@ class FollowUps(NamedTuple):
     """Work that may follow in a conversation in which something has ended. A hint: each starter checks again itself.
 
     `message`: a message waits. `run`, `summary`: there is a run, a queued summary. `draft`: a checklist of its owner is
-    to be drafted. `title`: it has no title yet. `line`: turns of its owner that no worker has claimed.
+    to be drafted. `untitled`: nobody has given it a title yet. `line`: turns of its owner that no worker has claimed.
     `interrupted`: the answer on show was interrupted.
     """
 
@@ -245,7 +286,7 @@ class FollowUps(NamedTuple):
     run: bool
     summary: bool
     draft: bool
-    title: bool
+    untitled: bool
     line: bool
     interrupted: bool
 
@@ -253,10 +294,12 @@ class FollowUps(NamedTuple):
 NO_FOLLOW_UPS = FollowUps(*[False] * 7)
 
 
-def follow_ups(conversation_id: UUID) -> FollowUps:
-    """Read in one query what may follow; nothing in a conversation that is gone."""
-    here, owner = OuterRef("pk"), OuterRef("owner")
-    rows = Conversation.objects.filter(pk=conversation_id).values_list(
+@cache
+def _follow_ups() -> QuerySet[Conversation, tuple[bool, ...]]:
+    """Return the fields of `FollowUps`, in their order, for every conversation. Built once, too."""
+    here = OuterRef("pk")
+    owner = OuterRef("owner")
+    return Conversation.objects.values_list(
         Exists(NextMessage.objects.filter(conversation=here)),
         Exists(Run.objects.filter(conversation=here)),
         Exists(SummaryJob.objects.filter(conversation=here, status=SummaryJob.Status.QUEUED)),
@@ -265,7 +308,11 @@ def follow_ups(conversation_id: UUID) -> FollowUps:
         Exists(_queued().filter(conversation__owner=owner)),
         Exists(Turn.objects.filter(answer=OuterRef("leaf"), status=Turn.Status.INTERRUPTED)),
     )
-    row = rows.first()
+
+
+def follow_ups(conversation_id: UUID) -> FollowUps:
+    """Read in one query what may follow; nothing in a conversation that is gone."""
+    row = _follow_ups().filter(pk=conversation_id).first()
     return FollowUps(*row) if row is not None else NO_FOLLOW_UPS
 
 
@@ -280,6 +327,9 @@ def _queued() -> QuerySet[Turn]:
 
 
 def list_changed(conversation: Conversation) -> None:
-    """On commit. What no list shows, see `Conversation.objects.listed_for`, changes none."""
+    """Tell the owner's pages on commit that their list of conversations has changed.
+
+    A conversation that no list shows (`Conversation.objects.listed_for`) changes none.
+    """
     if conversation.origin == Conversation.Origin.WORKSPACE:
         tell(conversation.owner_id, News.CONVERSATIONS)

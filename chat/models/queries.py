@@ -63,23 +63,25 @@ def store_turns(
     with executed(statement, [*message_values, *turn_values, *values]):
         pass
     for row in (*messages, *turns, conversation):
-        row._state.adding, row._state.db = False, connection.alias
+        row._state.adding = False
+        row._state.db = connection.alias
 
 
-def _insert(model: type[Row], rows: Sequence[Row]) -> tuple[str, Sequence[Any]]:
+def _insert(model: type[models.Model], rows: Sequence[models.Model]) -> tuple[str, tuple[Any, ...]]:
     """Return the ORM's INSERT statement for the rows and its values."""
     query = InsertQuery(model)
-    query.insert_values(model._meta.concrete_fields, rows)
-    [statement] = query.get_compiler(connection=connection).as_sql()
-    return statement
+    query.insert_values(model._meta.concrete_fields, list(rows))
+    [(statement, values)] = query.get_compiler(connection=connection).as_sql()
+    return statement, tuple(values)
 
 
-def _update(row: models.Model, changed: Sequence[str]) -> tuple[str, Sequence[Any]]:
+def _update(row: models.Model, changed: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
     """Return the ORM's UPDATE statement for the `changed` fields of a row and its values."""
     query = UpdateQuery(type(row))
     query.add_q(models.Q(pk=row.pk))
     query.add_update_values({name: getattr(row, name) for name in changed})
-    return query.get_compiler(connection=connection).as_sql()
+    statement, values = query.get_compiler(connection=connection).as_sql()
+    return statement, tuple(values)
 
 
 class DayMention(NamedTuple):
@@ -175,8 +177,12 @@ def claim(turn_id: UUID) -> ClaimedTurn | None:
     if columns is None:
         return None
     values = iter(columns)
-    turn, conversation, owner = _read(Turn, values), _read(Conversation, values), _read(User, values)
-    question, persona, leaf = _read(Message, values), _read(Persona, values), _read(Message, values)
+    turn = _read(Turn, values)
+    conversation = _read(Conversation, values)
+    owner = _read(User, values)
+    question = _read(Message, values)
+    persona = _read(Persona, values)
+    leaf = _read(Message, values)
     learnt, version, reminders, mentions, prompts, prompted, summary, marks, tasks, run_step = values
     conversation.owner = owner
     conversation.persona = persona if persona.pk is not None else None

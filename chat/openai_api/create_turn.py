@@ -18,13 +18,13 @@ from django.utils import timezone
 from accounts.access.holds import free
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.conversation_state import join_line, status_of
+from chat.models.conversation_state import join_line, status_of_new
 from chat.models.words import title_from
 from chat.openai_api.errors import refused
 from chat.openai_api.names import NamedModel, find
 from chat.openai_api.parse import CompletionRequest, Picture, RequestHistory, is_picture
 from chat.realtime.event_stream import threaded
-from chat.turns.admission import admit, tokens_given
+from chat.turns.admission import admit, question_tokens
 from chat.turns.submit import begin_answers
 from core.errors import ProductError
 from files import services
@@ -91,8 +91,8 @@ def start(user: User, request: CompletionRequest, target: TurnTarget, files: lis
     question = rows[history.question]
     last = rows[-1]
     join_line(user.pk)
-    tokens = tokens_given("".join(row.text for row in rows), files)
-    admitted = admit(conversation, status_of(conversation), [target.model], tokens)
+    tokens = question_tokens("".join(row.text for row in rows), files)
+    admitted = admit(conversation, status_of_new(conversation), [target.model], tokens)
     options = request.options.as_json()
     [turn] = begin_answers(conversation, question, admitted, None, below=last, options=options)
     _attach(rows, history, files)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.utils.text import slugify
 
-from accounts.access.rights import kept_models_of
+from accounts.access.rights import cached_models_of
 from accounts.models import User
 from core.errors import ProductError
 from llm.models import Model
@@ -64,7 +64,7 @@ class NamedModel:
 def named_models(user: User) -> list[NamedModel]:
     """Return the personas and models that the user may use, the personas first."""
     used_names: set[str] = set()
-    rows = sorted(kept_models_of(user), key=lambda row: (row.created, row.pk))
+    rows = sorted(cached_models_of(user), key=lambda row: (row.created, row.pk))
     models = list(_named(user, rows, used_names))
     personas = Persona.objects.visible_to(user).defer("instructions", "starter_messages")
     return [*_named(user, personas.order_by("created", "pk"), used_names), *models]

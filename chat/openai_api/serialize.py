@@ -12,25 +12,23 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, NotRequired, TypedDict
+from typing import NoReturn, NotRequired, TypedDict
 
 from django.db import InterfaceError, OperationalError
 
 from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn
 from chat.models import Turn
+from chat.models.parts import CitedSource, MessagePart
 from chat.openai_api import errors
 from chat.openai_api.errors import failure
 from chat.realtime import event_stream
-from chat.realtime.events import EventType
+from chat.realtime.events import EventType, WireEvent
 from chat.rendering.references import CITED
 from chat.turns.services import stop_turn
-from core.background import carry, persistently
+from core.background import carry, with_retries
 from core.errors import ProductError
 from llm import tokens
-
-# The events of a turn (`chat.realtime.events`), in the form in which they are sent.
-WireEvent = Mapping[str, Any]
 
 
 class FunctionCall(TypedDict):
@@ -206,7 +204,7 @@ class Completion:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[str, ToolCallEntry] = {}  # by id
-        self._sources: dict[int, WireEvent] = {}
+        self._sources: dict[int, CitedSource] = {}
         self._part = -1  # the part of the last text
         self._begins: dict[int, int] = {}  # the index in `_text` at which each part begins
         self._lengths = Counter[int]()  # characters of each part that were sent
@@ -242,7 +240,8 @@ class Completion:
         """Store the facts that the end of the answer needs."""
         match event["type"]:
             case "CITATION":
-                self._sources[event["number"]] = event
+                number = event["number"]
+                self._sources[number] = {"number": number, "title": event["title"], "href": event["href"]}
             case "MODEL_FALLBACK":
                 self._model = event["model"]
             case "CONTEXT_REPORT":
@@ -265,7 +264,12 @@ class Completion:
             raise stopped()
         if turn.status != Turn.Status.DONE:
             raise self._failure(
-                {"code": turn.answer.error_code, "detail": turn.answer.error_detail.dump(), "retryable": True}
+                {
+                    "type": "RUN_ERROR",
+                    "code": turn.answer.error_code,
+                    "detail": turn.answer.error_detail.dump(),
+                    "retryable": True,
+                }
             )
         self._planned = sum(call["used"] for call in turn.report.get("calls", ()))
         return self._close(turn.finish_reason or "stop", turn.usage)
@@ -276,7 +280,7 @@ class Completion:
             self._model = event["model"]
         return [chunk for number, part in enumerate(event["parts"]) for chunk in self._rest(number, part)]
 
-    def _rest(self, number: int, part: WireEvent) -> list[CompletionChunk]:
+    def _rest(self, number: int, part: MessagePart) -> list[CompletionChunk]:
         """Return the chunks of a part that were not sent yet."""
         if part["type"] == "reasoning" and number in self._begins:
             return self._move_to_reasoning(number, part["text"])
@@ -469,7 +473,7 @@ class Relay:
         except (OperationalError, InterfaceError):
             # The database has no free connection or is down. The client is gone, so the stop is retried here.
             logger.warning("turn %s is stopped once the database can be asked", self._turn.pk)
-            carry(persistently(self._stop))
+            carry(with_retries(self._stop))
 
     def _stop(self) -> None:
         stop_turn(user=self._turn.conversation.owner, turn=self._turn)

@@ -33,7 +33,7 @@ from core.sentences import Sentence
 from files.index.finding import find_passages
 from files.index.language import readable
 from files.index.ledger import NOBODY, Payer
-from files.index.search import Hit, SearchResult
+from files.index.search import ChunkHit, SearchResult
 from files.models import File
 from personas.models import BudgetProfile
 from personas.texts import Texts
@@ -412,7 +412,7 @@ class PromptFiles:
         result = self._search(frozenset(ids))
         no_match = bool(ids) and not result.hits and self._is_brief()
         self.notes = (*result.notes, *((Sentence(NO_MATCH),) if no_match else ()))
-        selected: dict[UUID, list[Hit]] = {}
+        selected: dict[UUID, list[ChunkHit]] = {}
         for hit in result.hits:
             candidate = {**selected, hit.file: [*selected.get(hit.file, ()), hit]}
             # Only documents that are sent get a number, so a candidate is rendered with a copy of the numbers.
@@ -422,7 +422,7 @@ class PromptFiles:
         self.documents.titles |= {str(pk): hits[0].name for pk, hits in selected.items()}
         return self._passages_text(selected, self.documents.numbers) if selected else ""
 
-    def _passages_text(self, hits: Mapping[UUID, Sequence[Hit]], numbers: CitationNumbers) -> str:
+    def _passages_text(self, hits: Mapping[UUID, Sequence[ChunkHit]], numbers: CitationNumbers) -> str:
         return documents_text([passages(pk, of_file) for pk, of_file in hits.items()], numbers, self.documents.texts)
 
     def _search(self, ids: frozenset[UUID]) -> SearchResult:

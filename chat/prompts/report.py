@@ -27,7 +27,7 @@ from core.background import on_database
 from core.errors import ProductError
 from core.json_types import JsonObject
 from core.lines import first_line
-from core.net.outgoing import Sent
+from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
 from files.models import File
 from llm.counting import exact_count
@@ -450,7 +450,7 @@ def call_number(text: str | None) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
 
 
-class Outgoing(Sent):
+class Outgoing(OutgoingRequest):
     """Something that a tool sent out of the workspace. `tool` is the tool's name."""
 
     tool: str

@@ -487,13 +487,15 @@ def context_of_claimed_turn(claimed: ClaimedTurn, model: Model, *, searched: boo
 
 
 def context_of_past_turn(turn: Turn, model: Model, *, workspace: Workspace | None = None) -> TurnContext:
-    """Return the context in which a stored turn is planned again, without its tasks and the step of its run.
+    """Return the context in which a stored turn is planned again, without its tasks.
 
     `workspace` holds the settings of that time.
     """
+    step: RunStep | None = getattr(turn, "step", None)
     scope = scope_of(turn.conversation)
     base = base_context(user=turn.conversation.owner, model=model, scope=scope, asked_at=turn.user_message.created)
-    return _with_prompt_cap(_with_turn(replace(base, workspace=workspace or base.workspace), turn, scope), turn)
+    context = _with_turn(replace(base, workspace=workspace or base.workspace), turn, scope, run_step=step)
+    return _with_prompt_cap(context, turn)
 
 
 def _with_turn(

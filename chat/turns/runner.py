@@ -18,7 +18,7 @@ from chat.citations.services import check
 from chat.context import cache
 from chat.context.results import ResultRoom
 from chat.documents.numbers import give_numbers
-from chat.ledger.asking import Charge
+from chat.ledger.asking import Billing
 from chat.ledger.models import ModelCall
 from chat.models import SummaryJob, Turn
 from chat.models.queries import ClaimedTurn, claim
@@ -28,7 +28,7 @@ from chat.prompts.builder import model_request
 from chat.prompts.history import MessageCounts, store_counts
 from chat.prompts.report import CallReport, PlannedRequest
 from chat.prompts.turn_context import TurnContext, context_of_claimed_turn, with_offered_tools
-from chat.realtime import bell, turn_stream
+from chat.realtime import signals, turn_stream
 from chat.realtime.event_stream import announce, announce_state
 from chat.realtime.events import Event, EventType
 from chat.summaries import due
@@ -39,10 +39,10 @@ from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
 from chat.turns.rights import Uses, require_rights, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_event
-from core.background import completed, first_on_database, on_database, persistently
+from core.background import completed, first_on_database, on_database, with_retries
 from core.errors import ModelError, ProductError
 from core.logs import tracing
-from core.logs.context import knowing
+from core.logs.context import log_context
 from core.logs.metrics import FIRST_TOKEN, STOPS, TOKENS, TURNS, WRITTEN
 from core.sentences import Sentence
 from llm import agent_loop
@@ -116,7 +116,10 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     turn = claimed[0].turn
     said = {"request_id": turn.request_id, "user_id": turn.conversation.owner_id, "turn_id": turn.pk}
     try:
-        with knowing(said), tracing.span("answer", SpanKind.CONSUMER, turn_id=str(turn.pk), request_id=turn.request_id):
+        with (
+            log_context(said),
+            tracing.span("answer", SpanKind.CONSUMER, turn_id=str(turn.pk), request_id=turn.request_id),
+        ):
             await _Run(*claimed).carry_out()
     finally:
         _running.discard(task)
@@ -198,7 +201,7 @@ class _Run:
         """Asks the model until it has answered, or until something else ends the turn first."""
         model = asyncio.create_task(self._ask())
         keeper = asyncio.create_task(keep(self.turn, self.answer, self._uses))
-        stop = asyncio.create_task(bell.wait_for_stop(self.turn.pk))
+        stop = asyncio.create_task(signals.wait_for_stop(self.turn.pk))
         others = (keeper, stop)
         try:
             await asyncio.wait([model, publisher, *others], return_when=asyncio.FIRST_COMPLETED)
@@ -455,7 +458,7 @@ class _Run:
         self.answer.emit(last, **payload)
         events = [*self._unpublished, *self.answer.drain()]
         await asyncio.gather(*self._storing, return_exceptions=True)
-        state = await persistently(partial(self._store_end, ending))
+        state = await with_retries(partial(self._store_end, ending))
         if state is None:
             return
         self._count(ending)
@@ -471,7 +474,7 @@ class _Run:
         if ending.status != Turn.Status.DONE or not any(part.get("citations") for part in self.answer.parts):
             return
         place, answer, named = self.turn.conversation, self.answer, self.context.workspace.citation_model_id
-        charge = Charge(place, ModelCall.Purpose.CITATIONS, place.owner_id, token=self.turn.token_id)
+        charge = Billing(place, ModelCall.Purpose.CITATIONS, place.owner_id, token=self.turn.token_id)
         find = partial(check, place, answer.parts, answer.sources)
         found, note = await check_in_time(find, charge, self.context.texts, named)
         self.reports[-1]["notes"] += [note.dump()] if note else []

@@ -50,7 +50,7 @@ from projects.models import Project
 from projects.models.roles import visible_project
 from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.services import offered_prompts, visible_saved_prompt
-from projects.saved_prompts.variables import LONGEST, filled, variables
+from projects.saved_prompts.variables import LONGEST, fill, variables
 
 ACCEPTED = "Message-Accepted"  # a header that tells the composer that its message is stored
 
@@ -321,7 +321,7 @@ def use_prompt(request: Request, prompt: SavedPrompt) -> HttpResponse:
     values = {each.name: request.POST.get(f"value {each.name}", each.default) for each in prompt_variables}
     if request.method == "POST" or not prompt_variables:
         try:
-            text = filled(prompt.text, values)
+            text = fill(prompt.text, values)
         except ProductError as error:
             problem = error
         else:

@@ -23,7 +23,7 @@ from chat.models.conversation_state import (
     status_of,
 )
 from chat.models.queries import ClaimedTurn, DayMention, branch, claim, store_turns
-from chat.turns.store import Ending, Outcome, end
+from chat.turns.store import Ending, TurnOutcome, end
 from core.errors import NotFound
 from core.sentences import Sentence
 from files.models import File
@@ -160,6 +160,7 @@ def test_how_things_stand_is_asked_of_the_conversation_and_of_its_person(owner: 
     turn = queued(owner, model)
     place, other = turn.conversation, Conversation.objects.create(owner=owner)
     place.leaf = turn.answer
+    place.save()
     SummaryJob.objects.create(conversation=other)
     task = create_task(actor=Actor(owner), new=NewTask("A task"))
     Run.objects.create(owner=owner, task=task, conversation=other, status="waiting", heartbeat=timezone.now())
@@ -275,18 +276,18 @@ def test_what_may_follow_in_a_conversation_is_told_from_its_rows(owner: User, mo
     SummaryJob.objects.create(conversation=place)
     Task.objects.filter(pk=task.pk).update(draft=Task.Draft.DUE)
     Conversation.objects.update(titled=False)
-    assert follow_ups(place.pk) == only("message", "run", "summary", "draft", "title", "line")
-    assert follow_ups(Conversation.objects.create(owner=owner).pk) == only("draft", "title", "line")
+    assert follow_ups(place.pk) == only("message", "run", "summary", "draft", "untitled", "line")
+    assert follow_ups(Conversation.objects.create(owner=owner).pk) == only("draft", "untitled", "line")
     Conversation.objects.filter(pk=place.pk).update(leaf=turn.answer_id)
     Turn.objects.filter(pk=turn.pk).update(status=Turn.Status.INTERRUPTED)
-    assert follow_ups(place.pk) == only("message", "run", "summary", "draft", "title", "interrupted")
+    assert follow_ups(place.pk) == only("message", "run", "summary", "draft", "untitled", "interrupted")
 
 
 def test_an_answer_ends_once(owner: User, model: Model) -> None:
     turn = claimed(queued(owner, model)).turn
     parts = [{"type": "text", "text": "100 % {sure}"}]
-    assert end(turn, Ending("done"), Outcome(parts, 1, {"input": 3})) == Conversation.State.IDLE
-    assert end(turn, Ending("failed", "a_code", Sentence("Why.")), Outcome([], 2)) is None
+    assert end(turn, Ending("done"), TurnOutcome(parts, 1, {"input": 3})) == Conversation.State.IDLE
+    assert end(turn, Ending("failed", "a_code", Sentence("Why.")), TurnOutcome([], 2)) is None
     row = Turn.objects.select_related("answer").get(pk=turn.pk)
     assert (row.status, row.usage, row.attempt) == ("done", {"input": 3}, turn.attempt + 1)
     assert (row.answer.status, row.answer.parts, row.answer.error_code) == ("done", parts, "")
