@@ -3,7 +3,7 @@
 Docstrings of views and serializers are part of the API's documentation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ClassVar, TypedDict, cast, get_args
 from uuid import UUID
@@ -41,6 +41,7 @@ from chat.conversations.api import ConversationSerializer
 from chat.conversations.marks import MARKS, mark_file, mark_turn
 from chat.models import Conversation, Message, NextMessage, Tag, Turn
 from chat.models.conversation_state import scope_of, visible_conversation, visible_turn
+from chat.models.parts import MessagePart
 from chat.models.summary import Marks, marks_on
 from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
@@ -72,7 +73,7 @@ OF_ONE = gettext_noop(
 )
 
 
-class PartSerializer(serializers.Serializer[Mapping[str, Any]]):
+class PartSerializer(serializers.Serializer[MessagePart]):
     type = serializers.ChoiceField(choices=["text", "reasoning", "tool_call", "tool_result", "file"])
     text = serializers.CharField(required=False)
     id = serializers.CharField(required=False)
@@ -85,8 +86,8 @@ class PartSerializer(serializers.Serializer[Mapping[str, Any]]):
     )
     error = serializers.BooleanField(required=False)
 
-    def to_representation(self, instance: Mapping[str, Any]) -> JsonObject:
-        return readable_parts([dict(instance)])[0]
+    def to_representation(self, instance: MessagePart) -> JsonObject:
+        return {**readable_parts([instance])[0]}
 
 
 CONTEXT_NOTICE = (
