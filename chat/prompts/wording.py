@@ -99,6 +99,8 @@ CHANGES = {
     "changed": gettext_lazy("changed"),
     "gone": gettext_lazy("no longer sent"),
 }
+# To add a reason: 1. Return its code in `chat.context.cache`. 2. Add its words here.
+#
 # Reasons for which the provider read a prompt again that was sent before. The codes are those of `chat.context.cache`.
 CACHE_REASONS = {
     "model_changed": gettext_lazy("this model was not asked before, another was"),
