@@ -73,6 +73,7 @@ STATES = {
     "summarised": gettext_lazy("in the summary"),
     "left_out": gettext_lazy("left out"),
 }
+# To add a reason: 1. Add its code to `chat.context.types.Reason`. 2. Add its words here; they follow “left out: ”.
 REASONS = {
     "no_room": gettext_lazy("there was no room"),
     "behind_gap": gettext_lazy("older than the first message that did not fit"),
