@@ -3,7 +3,7 @@
 Docstrings of views and serializers are part of the API's documentation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ClassVar, TypedDict, cast, get_args
 from uuid import UUID
@@ -72,7 +72,7 @@ OF_ONE = gettext_noop(
 )
 
 
-class PartSerializer(serializers.Serializer[Mapping[str, Any]]):
+class PartSerializer(serializers.Serializer[MessagePart]):
     type = serializers.ChoiceField(choices=["text", "reasoning", "tool_call", "tool_result", "file"])
     text = serializers.CharField(required=False)
     id = serializers.CharField(required=False)
@@ -85,8 +85,8 @@ class PartSerializer(serializers.Serializer[Mapping[str, Any]]):
     )
     error = serializers.BooleanField(required=False)
 
-    def to_representation(self, instance: Mapping[str, Any]) -> JsonObject:
-        return readable_parts([dict(instance)])[0]
+    def to_representation(self, instance: MessagePart) -> JsonObject:
+        return {**readable_parts([instance])[0]}
 
 
 CONTEXT_NOTICE = (

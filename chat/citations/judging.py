@@ -16,9 +16,10 @@ from uuid import UUID
 from django.utils.translation import gettext_noop
 
 from chat.citations.claims import MAX_CLAIMS
-from chat.citations.services import MAX_EVIDENCE, CheckedSentence, CitationCheck, SentenceAndPassage
-from chat.citations.support import DoubtReason
+from chat.citations.services import MAX_EVIDENCE, PartCheck, SentenceAndPassage
+from chat.citations.support import DoubtKind
 from chat.ledger.asking import Billing, ask
+from chat.models.parts import CitationDoubt
 from core.background import on_database
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
@@ -51,8 +52,8 @@ def largest_usage() -> Usage:
 
 
 async def check_in_time(
-    check: Callable[[], list[CitationCheck]], charge: Billing, texts: Texts, checker: UUID | None
-) -> tuple[list[CitationCheck], Sentence | None]:
+    check: Callable[[], list[PartCheck]], charge: Billing, texts: Texts, checker: UUID | None
+) -> tuple[list[PartCheck], Sentence | None]:
     """Run the rules (`check`) within `RULES_TIMEOUT`, then let the model with the id `checker` judge, if there is one.
 
     Return the checks, and a note if the model failed. Never raises: a failure leaves the answer unchecked.
@@ -66,8 +67,8 @@ async def check_in_time(
 
 
 async def judge(
-    checks: list[CitationCheck], charge: Billing, texts: Texts, checker: UUID
-) -> tuple[list[CitationCheck], Sentence | None]:
+    checks: list[PartCheck], charge: Billing, texts: Texts, checker: UUID
+) -> tuple[list[PartCheck], Sentence | None]:
     """Return the checks combined with the model's judgement, or unchanged with a note if the model failed."""
     model = await on_database(lambda: Model.objects.usable().filter(pk=checker).first())
     if model is None:
@@ -94,7 +95,7 @@ def _failed(name: str, why: Sentence) -> Sentence:
 
 
 async def _ask(
-    sentences: Sequence[CheckedSentence], charge: Billing, texts: Texts, model: Model, patience: float | None
+    sentences: Sequence[CitationDoubt], charge: Billing, texts: Texts, model: Model, patience: float | None
 ) -> list[str | None]:
     """Return the model's answer on each sentence: None if its passage supports it, else the reason.
 
@@ -135,15 +136,15 @@ def parse_answer(text: str, count: int) -> list[str | None]:
     return [None if lines[at][0] == "yes" else lines[at][1][:LONGEST_REASON] for at in range(1, count + 1)]
 
 
-def combine(check: CitationCheck, answers: Sequence[str | None]) -> CitationCheck:
+def combine(check: PartCheck, answers: Sequence[str | None]) -> PartCheck:
     """Combine the result of the rules with the model's answers: on the doubts first, then on the other sentences."""
-    doubts: list[CheckedSentence] = []
-    supported: list[CheckedSentence] = []
+    doubts: list[CitationDoubt] = []
+    supported: list[CitationDoubt] = []
     for sentence, why in zip((*check.doubts, *check.supported), answers, strict=True):
         reasons = list(sentence["reasons"])
         if why is not None:
-            reasons.append({"reason": str(DoubtReason.MODEL), "words": why})
-        elif all(each["reason"] == DoubtReason.ABSENT for each in reasons):
+            reasons.append({"reason": str(DoubtKind.MODEL), "words": why})
+        elif all(each["reason"] == DoubtKind.ABSENT for each in reasons):
             reasons = []
         (doubts if reasons else supported).append({**sentence, "reasons": reasons})
     return replace(check, doubts=sorted(doubts, key=lambda each: each["citation"]), supported=supported)

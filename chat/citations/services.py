@@ -16,8 +16,9 @@ from uuid import UUID
 from django.utils.translation import gettext_lazy
 
 from chat.citations.claims import Claim, claims
-from chat.citations.support import CitationVerdict, DoubtReason, compare
+from chat.citations.support import CitationVerdict, DoubtKind, compare
 from chat.models import Conversation
+from chat.models.parts import CitationDoubt, MessagePart
 from chat.rendering.references import Source
 from core.errors import ModelError
 from files.index.embedders import embed_bundled
@@ -30,18 +31,16 @@ WHOLE = 60_000  # characters; a longer file is searched for the sentence instead
 HITS = 5  # passages of such a search
 MAX_EVIDENCE = 1_500  # characters of a compared passage that are stored
 REASONS = {
-    DoubtReason.NUMBER: gettext_lazy("What the passage says of this does not have the number “%(words)s”."),
-    DoubtReason.NAME: gettext_lazy("What the passage says of this does not name “%(words)s”."),
-    DoubtReason.NEGATION: gettext_lazy("One of the two says no where the other does not: “%(words)s”."),
-    DoubtReason.OPPOSITE: gettext_lazy("The passage says the opposite of “%(words)s”."),
-    DoubtReason.ORDER: gettext_lazy("The passage has these the other way round: “%(words)s”."),
-    DoubtReason.ABSENT: gettext_lazy("The passage speaks of something else."),
-    DoubtReason.MODEL: gettext_lazy(
+    DoubtKind.NUMBER: gettext_lazy("What the passage says of this does not have the number “%(words)s”."),
+    DoubtKind.NAME: gettext_lazy("What the passage says of this does not name “%(words)s”."),
+    DoubtKind.NEGATION: gettext_lazy("One of the two says no where the other does not: “%(words)s”."),
+    DoubtKind.OPPOSITE: gettext_lazy("The passage says the opposite of “%(words)s”."),
+    DoubtKind.ORDER: gettext_lazy("The passage has these the other way round: “%(words)s”."),
+    DoubtKind.ABSENT: gettext_lazy("The passage speaks of something else."),
+    DoubtKind.MODEL: gettext_lazy(
         "The model that checks citations says that the passage does not carry it: “%(words)s”."
     ),
 }
-
-Part = Mapping[str, Any]  # a part of a message, see `chat.models.Message`
 
 
 class Passages(Protocol):
@@ -54,13 +53,6 @@ class Passages(Protocol):
         """Return other passages of the cited documents that may support the sentence, empty without any."""
 
 
-class ReasonEntry(TypedDict):
-    """One reason for a doubt: a `DoubtReason`, and the words of the sentence that it is about."""
-
-    reason: str
-    words: str
-
-
 class SentenceAndPassage(TypedDict):
     """A sentence, and the passage (`evidence`) that it is compared with."""
 
@@ -68,29 +60,17 @@ class SentenceAndPassage(TypedDict):
     evidence: str
 
 
-class CheckedSentence(SentenceAndPassage):
-    """A sentence compared with the passage that it cites. Stored with the part and sent in the event `CITATION_CHECK`.
-
-    `citation` is the number of the citation in its text, from 0. `numbers` are the cited documents. A supported
-    sentence has no `reasons`.
-    """
-
-    citation: int
-    numbers: list[int]
-    reasons: list[ReasonEntry]
-
-
 @dataclass(frozen=True, slots=True)
-class CitationCheck:
+class PartCheck:
     """The check of one text of an answer, the text with the index `part`. `checked` sentences were compared."""
 
     part: int
     checked: int
-    doubts: list[CheckedSentence]
-    supported: list[CheckedSentence]
+    doubts: list[CitationDoubt]
+    supported: list[CitationDoubt]
 
 
-def check(conversation: Conversation, parts: Sequence[Part], sources: Mapping[int, Source]) -> list[CitationCheck]:
+def check(conversation: Conversation, parts: Sequence[MessagePart], sources: Mapping[int, Source]) -> list[PartCheck]:
     """Check each text of an answer that cites documents. `sources` are the documents it may cite.
 
     Reads only files that the conversation's owner may see.
@@ -98,7 +78,7 @@ def check(conversation: Conversation, parts: Sequence[Part], sources: Mapping[in
     return check_against(_AnswerPassages(conversation, parts), parts, sources)
 
 
-def check_against(passages: Passages, parts: Sequence[Part], sources: Mapping[int, Source]) -> list[CitationCheck]:
+def check_against(passages: Passages, parts: Sequence[MessagePart], sources: Mapping[int, Source]) -> list[PartCheck]:
     """Check each text that cites documents against these passages."""
     checks = []
     for at, part in enumerate(parts):
@@ -110,16 +90,16 @@ def check_against(passages: Passages, parts: Sequence[Part], sources: Mapping[in
         doubts = [_checked_sentence(claim, verdict) for claim, verdict in verdicts if not verdict.supported]
         supported = [_checked_sentence(claim, verdict) for claim, verdict in verdicts if verdict.supported]
         if verdicts:
-            checks.append(CitationCheck(at, len(verdicts), doubts, supported))
+            checks.append(PartCheck(at, len(verdicts), doubts, supported))
     return checks
 
 
 def in_words(doubt: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each reason of a doubt."""
-    return [REASONS[DoubtReason(each["reason"])] % {"words": each["words"]} for each in doubt["reasons"]]
+    """Return a sentence for each reason of a doubt, a stored `CitationDoubt`."""
+    return [REASONS[DoubtKind(each["reason"])] % {"words": each["words"]} for each in doubt["reasons"]]
 
 
-def contents_of(parts: Iterable[Part]) -> dict[int, str]:
+def contents_of(parts: Iterable[MessagePart]) -> dict[int, str]:
     """Return the text of each document that the tools of an answer returned, by number."""
     contents: dict[int, list[str]] = {}
     for part in parts:
@@ -142,7 +122,7 @@ def contents_in(result: str) -> dict[int, str]:
         return {}
 
 
-def _checked_sentence(claim: Claim, verdict: CitationVerdict) -> CheckedSentence:
+def _checked_sentence(claim: Claim, verdict: CitationVerdict) -> CitationDoubt:
     return {
         "citation": claim.citation,
         "numbers": list(claim.numbers),
@@ -167,7 +147,7 @@ def _verdict(claim: Claim, passages: Passages, sources: Mapping[int, Source]) ->
 class _AnswerPassages:
     """The passages of an answer: those that its tools returned, and around them the texts of the files."""
 
-    def __init__(self, conversation: Conversation, parts: Sequence[Part]) -> None:
+    def __init__(self, conversation: Conversation, parts: Sequence[MessagePart]) -> None:
         self._conversation = conversation
         self._contents = contents_of(parts)
         self._ids = {number: pk for pk, number in conversation.documents.items()}

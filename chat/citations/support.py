@@ -39,7 +39,7 @@ _PRONOUN = re.compile(
 )
 
 
-class DoubtReason(StrEnum):
+class DoubtKind(StrEnum):
     """A reason to doubt that a passage supports a sentence."""
 
     NUMBER = "number"
@@ -59,7 +59,7 @@ class CitationVerdict:
     none. `evidence` is the part of the passage that was compared.
     """
 
-    reasons: tuple[tuple[DoubtReason, str], ...]
+    reasons: tuple[tuple[DoubtKind, str], ...]
     evidence: str
 
     @property
@@ -105,7 +105,7 @@ def compare(
     passage_words = [word for at in relevant for word in passage_sentences[at][1]] + words_of(title)
     covered = _share(content, passage_words)
     if covered < COVERED and (similarity is None or similarity(sentence, evidence or passage) < SIMILAR):
-        return CitationVerdict(((DoubtReason.ABSENT, ""),), evidence or " ".join(passage.split())[:400])
+        return CitationVerdict(((DoubtKind.ABSENT, ""),), evidence or " ".join(passage.split())[:400])
     reasons = [*_missing_numbers(sentence, content, passage_words), *_missing_names(words, passage_words)]
     if best >= ALIKE:
         reasons += _word_by_word(words, passage_sentences[shares.index(best)][1])
@@ -133,7 +133,7 @@ def _with_antecedents(relevant: Sequence[int], passage: Sequence[tuple[str, list
 
 def _missing_numbers(
     sentence: str, content: Sequence[Word], passage: Sequence[Word]
-) -> Iterator[tuple[DoubtReason, str]]:
+) -> Iterator[tuple[DoubtKind, str]]:
     """Yield the numbers of the sentence that the passage lacks."""
     numbers = [word for word in passage if word.values]
     stems = {word.stem for word in passage}
@@ -142,10 +142,10 @@ def _missing_numbers(
         # A number in words may be no number at all if the passage has none.
         compared = word.values and (word.text[0].isdigit() or (numbers and word.stem not in stems))
         if compared and not any(same_number(word, each, approximately=approximately) for each in numbers):
-            yield DoubtReason.NUMBER, word.text
+            yield DoubtKind.NUMBER, word.text
 
 
-def _missing_names(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[tuple[DoubtReason, str]]:
+def _missing_names(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
     """Yield the names of the sentence that the passage lacks, also as initials."""
     stems = {word.stem for word in passage}
     initials = {"".join(word.text[0] for word in passage[at : at + size] if word.text[0].isupper()).casefold()
@@ -157,10 +157,10 @@ def _missing_names(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[t
             continue
         # A capital at the beginning of a sentence counts as a name only if the passage has another name instead.
         if word.name or (word.initial and word.text[:1].isupper() and others):
-            yield DoubtReason.NAME, word.text
+            yield DoubtKind.NAME, word.text
 
 
-def _word_by_word(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtReason, str]]:
+def _word_by_word(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
     """Yield the reasons that only two similar sentences can give: negations, opposites, swaps and replacements."""
     yield from _negations(words, other)
     yield from _negations(other, words)
@@ -169,16 +169,16 @@ def _word_by_word(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tupl
     for word in words:
         lower = word.text.casefold()
         if lower not in others and OPPOSITES.get(lower, frozenset()) & (others - own):
-            yield DoubtReason.OPPOSITE, word.text
+            yield DoubtKind.OPPOSITE, word.text
     yield from _swapped(words, other)
     yield from _replaced(words, other)
 
 
-def _replaced(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtReason, str]]:
+def _replaced(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
     """Yield the names and numbers in place of which the other sentence, otherwise the same, has others."""
     if _share([word for word in words if word.content], other) < ALMOST_THE_SAME:
         return
-    for kind, reason in ((_is_number, DoubtReason.NUMBER), (_is_name, DoubtReason.NAME)):
+    for kind, reason in ((_is_number, DoubtKind.NUMBER), (_is_name, DoubtKind.NAME)):
         if any(kind(word) and not _among(word, words) for word in other):
             yield from (
                 (reason, word.text) for word in words if kind(word) and word.content and not _among(word, other)
@@ -200,7 +200,7 @@ def _is_name(word: Word) -> bool:
     return word.name
 
 
-def _negations(one: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtReason, str]]:
+def _negations(one: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
     """Yield the first negation in `one` of a word that `other` has without a negation."""
     for at, word in enumerate(one):
         if word.text.casefold() not in NEGATIONS or (at + 1 < len(one) and one[at + 1].text.casefold() == "only"):
@@ -210,12 +210,12 @@ def _negations(one: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[Dou
             if scope and each.stem == scope[0].stem:
                 around = other[max(0, place - SCOPE - 1) : place + SCOPE]
                 if NEGATIONS.isdisjoint(near.text.casefold() for near in around):
-                    yield DoubtReason.NEGATION, f"{word.text} {each.text}"
+                    yield DoubtKind.NEGATION, f"{word.text} {each.text}"
                     return
                 break
 
 
-def _swapped(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtReason, str]]:
+def _swapped(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
     """Yield the first two names or numbers that are swapped: exchanging them gives the order of the other sentence.
 
     Only words that the other sentence has once are considered. A change between active and passive is no swap.
@@ -238,7 +238,7 @@ def _swapped(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[Dou
             and order[first] > order[second]
             and _longest_rise(exchanged) >= max(IN_ORDER * len(exchanged), _longest_rise(order) + 1)
         ):
-            yield DoubtReason.ORDER, f"{once[first][0].text}, {once[second][0].text}"
+            yield DoubtKind.ORDER, f"{once[first][0].text}, {once[second][0].text}"
             return
 
 

@@ -9,13 +9,14 @@ import binascii
 import hashlib
 import mimetypes
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any
 
 from django.http import HttpRequest
 
+from chat.models.parts import MessagePart
 from chat.openai_api.errors import refused
 from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, ProgramOptions
 from chat.turns.store import storable
@@ -79,25 +80,12 @@ def is_picture(name: str, digest: str) -> bool:
     return name.startswith(digest[:NAME_DIGITS])
 
 
-class CallPart(TypedDict):
-    """A part of a message with a tool call. `arguments` is JSON text."""
-
-    type: str
-    id: str
-    name: str
-    arguments: str
-
-
-# A part as in `chat.models.Message`: a text, a tool call or a tool result.
-RequestPart = Mapping[str, Any]
-
-
 @dataclass(slots=True)
 class RequestMessage:
     """A message of the request, as it is stored. Results of tools are parts of the message that called them."""
 
     role: str
-    parts: list[RequestPart]
+    parts: list[MessagePart]
     pictures: list[Picture] = field(default_factory=list)
 
 
@@ -380,7 +368,7 @@ class _MessagesReader:
         text = "" if content is None else _text(content, f"{where}.content")
         call_parts = [_call(call, f"{where}.tool_calls[{number}]") for number, call in enumerate(calls)]
         self._open = {part["id"] for part in call_parts}
-        text_parts = [{"type": "text", "text": text}] if text else []
+        text_parts: list[MessagePart] = [{"type": "text", "text": text}] if text else []
         self.rows.append(RequestMessage("assistant", [*text_parts, *call_parts]))
 
     def _tool(self, message: JsonObject, where: str) -> None:
@@ -393,7 +381,7 @@ class _MessagesReader:
         self.rows[-1].parts.append({"type": "tool_result", "id": call, "error": False, "documents": [], "text": text})
 
 
-def _call(call: Any, where: str) -> CallPart:
+def _call(call: Any, where: str) -> MessagePart:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or call.get("type", "function") != "function":
         raise refused(where, "A call is an object with “id”, the type “function” and “function”.")

@@ -203,7 +203,7 @@ class Completion:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[str, ToolCallEntry] = {}  # by id
-        self._sources: dict[int, WireEvent] = {}
+        self._sources: dict[int, CitedSource] = {}
         self._part = -1  # the part of the last text
         self._begins: dict[int, int] = {}  # the index in `_text` at which each part begins
         self._lengths = Counter[int]()  # characters of each part that were sent
@@ -279,7 +279,7 @@ class Completion:
             self._model = event["model"]
         return [chunk for number, part in enumerate(event["parts"]) for chunk in self._rest(number, part)]
 
-    def _rest(self, number: int, part: WireEvent) -> list[CompletionChunk]:
+    def _rest(self, number: int, part: MessagePart) -> list[CompletionChunk]:
         """Return the chunks of a part that were not sent yet."""
         if part["type"] == "reasoning" and number in self._begins:
             return self._move_to_reasoning(number, part["text"])

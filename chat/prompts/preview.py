@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget
-from chat.ledger.limits import most_used
+from chat.ledger.limits import LimitJson, most_used
 from chat.models import Conversation, LastPrompt
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, report
@@ -87,7 +87,7 @@ class UnfittingPlan(report.WindowEntry):
     limit: int
     error: PlanError
     documents: PlanDocuments
-    near_limit: Mapping[str, str] | None
+    near_limit: LimitJson | None
 
 
 class FittingPlan(report.ResolvedReport):
@@ -101,7 +101,7 @@ class FittingPlan(report.ResolvedReport):
     fits: Literal[True]
     error: None
     documents: PlanDocuments
-    near_limit: Mapping[str, str] | None
+    near_limit: LimitJson | None
     cost: PlanCost | None
     countable: bool
     provider_limit: int | None

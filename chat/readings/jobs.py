@@ -21,7 +21,7 @@ from django.utils.translation import gettext_noop
 
 from accounts.realtime import News, tell
 from chat.citations.judging import check_in_time, judge
-from chat.citations.services import CitationCheck
+from chat.citations.services import PartCheck
 from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.models import ModelCall
 from chat.readings import asking, checking, planning, services
@@ -388,7 +388,7 @@ def _keep(work: _Work, said: OwnAnswer, status: Reading.Status) -> None:
     _require_ours(work, **fields, citation_check=unchecked, finished=timezone.now())
 
 
-def _keep_check(work: _Work, found: Sequence[CitationCheck], note: Sentence | None) -> None:
+def _keep_check(work: _Work, found: Sequence[PartCheck], note: Sentence | None) -> None:
     """Raises `_Lost`."""
     stored = note.dump() if note else ""
     check = {"checked": found[0].checked, "doubts": found[0].doubts, "note": stored} if found else None

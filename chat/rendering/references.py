@@ -8,7 +8,7 @@ are offered while a user types.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.db.models import BooleanField, ExpressionWrapper, Q
@@ -18,6 +18,7 @@ from django.utils.translation import gettext_noop
 from markdown_it.rules_inline import StateInline
 
 from accounts.models import User
+from chat.models.parts import CitedSource
 from files.models import File
 from projects.planner.models import codes
 from projects.planner.models.task import Task
@@ -26,14 +27,6 @@ from projects.planner.queries import today
 DOUBT = gettext_noop("The passage does not carry this sentence. Show both side by side.")
 MAX_NUMBERS = 50  # numbers of one citation; more are a list of numbers
 CITED = re.compile(rf"\[(\[)?(\d{{1,4}}(?:\s*,\s*\d{{1,4}}){{0,{MAX_NUMBERS - 1}}})\](?(1)\])(?!\()")
-
-
-class CitedSource(TypedDict):
-    """A `Source` as JSON."""
-
-    number: int
-    title: str
-    href: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -383,7 +383,7 @@ def keep_reasoning(turn: Turn, added: Sequence[LoopMessage], reminders: Mapping[
     """Store the reasoning of the newest step that the provider needs back.
 
     It is stored before the next step, so that a turn can be continued after its worker has died. `reminders` as in
-    `chat.prompts.builder.Step`.
+    `chat.prompts.builder.CallStep`.
     """
     steps = [number for number, message in enumerate(added) if message.tool_calls]
     if steps and (state := added[steps[-1]].reasoning) is not None:

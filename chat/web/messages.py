@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
 from django.conf import settings
@@ -15,10 +15,10 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.access.rights import models_of
 from accounts.models import User
-from chat.citations.services import Part
 from chat.conversations.branches import BranchView, branches_of, side_by_side
 from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
+from chat.models.parts import MessagePart
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.models.tree import branch, branch_rows, ids_down_to, newest_leaf, siblings, with_rows
 from chat.rendering.cache import blocks_of
@@ -56,6 +56,10 @@ NOT_AVAILABLE = {
 }
 
 
+# A part of a message with the members that its template needs besides, see `MessageView`.
+ShownPart = Mapping[str, Any]
+
+
 class DeletedFile(TypedDict):
     """An attached file that was deleted since. `status` is `deleted`."""
 
@@ -81,7 +85,7 @@ class MessageView:
     """
 
     row: Message
-    parts: list[Part]
+    parts: list[ShownPart]
     cited: int
     marks: Marks = NO_MARKS
     branch: BranchView | None = None
@@ -179,11 +183,11 @@ def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
     return sources
 
 
-def _parts(parts: Sequence[Part], blocks: Sequence[list[str]]) -> list[Part]:
+def _parts(parts: Sequence[MessagePart], blocks: Sequence[list[str]]) -> list[ShownPart]:
     """Return the parts as the page shows them. `blocks` are those of each text, in order."""
     short = _short_asides(parts)
     results = {part["id"]: part for part in short if part["type"] == "tool_result"}
-    shown: list[Part] = []
+    shown: list[ShownPart] = []
     texts = 0
     for part in short:
         match part["type"]:
@@ -194,16 +198,16 @@ def _parts(parts: Sequence[Part], blocks: Sequence[list[str]]) -> list[Part]:
                 result = results.get(part["id"])
                 documents = Sources()
                 documents.learn(result.get("documents", ()) if result else ())
-                shown.append({**shown_call(dict(part)), "result": result, "found": list(documents.values())})
+                shown.append({**shown_call(part), "result": result, "found": list(documents.values())})
             case _:
                 shown.append(part)
     return shown
 
 
-def _short_asides(parts: Sequence[Part]) -> list[Part]:
+def _short_asides(parts: Sequence[MessagePart]) -> list[MessagePart]:
     """Cut off reasoning and results after `MAX_ASIDE` characters together, in the order of the parts."""
     left = MAX_ASIDE
-    shortened: list[Part] = []
+    shortened: list[MessagePart] = []
     for part in parts:
         text = "" if part["type"] == "text" else part.get("text", "")
         shortened.append({**part, "text": f"{text[:left]}…"} if len(text) > left else part)
@@ -418,7 +422,7 @@ def choices(user: User, scope: ChatScope, *, all_models: bool) -> ComposerChoice
     Unless `all_models`, only the first of many models and the chosen one are offered; the page fetches the others.
     """
     persona = scope.persona
-    last_asked = getattr(scope.conversation, "asked", None)
+    last_asked = getattr(scope.conversation, "newest_model", None)
     models = list(models_of(user))
     chosen = next((model for model in models if model.pk == last_asked), None)
     if chosen is None:

@@ -17,9 +17,10 @@ from django.utils.translation import gettext as _
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.citations.services import Part, contents_in, in_words
+from chat.citations.services import contents_in, in_words
 from chat.models import Conversation, Message, ToolResult
 from chat.models.conversation_state import visible_conversation, visible_message
+from chat.models.parts import MessagePart
 from chat.models.tree import branch_rows
 from chat.rendering.references import CITED, Source
 from chat.web.messages import sources_of, titles_of
@@ -105,7 +106,7 @@ def _collected(answers: Sequence[Message]) -> dict[int, _NumberedSource]:
     return collected
 
 
-def _documents(parts: Iterable[Part]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _documents(parts: Iterable[MessagePart]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the documents that the answer's tools returned, with the text that the model got as `contents`."""
     for part in parts:
         contents = contents_in(part["text"]) if part.get("documents") else {}

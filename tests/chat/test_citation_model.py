@@ -8,9 +8,10 @@ import pytest
 from django.test import Client
 
 from chat.citations.judging import combine, parse_answer, question_about
-from chat.citations.services import CheckedSentence, CitationCheck, SentenceAndPassage
+from chat.citations.services import PartCheck, SentenceAndPassage
 from chat.ledger.models import ModelCall
 from chat.models import Conversation
+from chat.models.parts import CitationDoubt
 from core.errors import ModelError
 from llm.models import Model
 from tests.application import Application
@@ -111,7 +112,7 @@ def test_without_its_answer_the_check_is_the_rules_and_the_report_says_so(
 
 
 def test_a_wrong_number_stays_what_the_model_clears_goes_and_what_it_adds_is_marked() -> None:
-    def sentence(citation: int, *reasons: str) -> CheckedSentence:
+    def sentence(citation: int, *reasons: str) -> CitationDoubt:
         return {
             "citation": citation,
             "numbers": [1],
@@ -120,7 +121,7 @@ def test_a_wrong_number_stays_what_the_model_clears_goes_and_what_it_adds_is_mar
             "reasons": [{"reason": reason, "words": ""} for reason in reasons],
         }
 
-    check = CitationCheck(1, 4, [sentence(0, "number"), sentence(3, "absent")], [sentence(1), sentence(2)])
+    check = PartCheck(1, 4, [sentence(0, "number"), sentence(3, "absent")], [sentence(1), sentence(2)])
     combined = combine(check, [None, None, "nine", None])
     assert [(each["citation"], [one["reason"] for one in each["reasons"]]) for each in combined.doubts] == [
         (0, ["number"]),
