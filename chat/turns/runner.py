@@ -37,8 +37,8 @@ from chat.tools.results import ResultKeeper
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
-from chat.turns.rights import Uses, require_rights, uses_of
-from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_event
+from chat.turns.rights import TurnUses, require_rights, uses_of
+from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, TurnOutcome, last_event
 from core.background import completed, first_on_database, on_database, with_retries
 from core.errors import ModelError, ProductError
 from core.logs import tracing
@@ -274,7 +274,7 @@ class _Run:
         self.tools = guarded(self.context.toolbox, self.answer, self._news.set)
         self.answer.external = frozenset(tool.name for tool in self.context.toolbox.external)
 
-    def _uses(self) -> Uses | None:
+    def _uses(self) -> TurnUses | None:
         """None until it is begun."""
         return uses_of(self.context) if hasattr(self, "context") else None
 
@@ -408,7 +408,7 @@ class _Run:
         entry = cache.forecast(asked, before, cache_rule(context.model), other_model=other_model)
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
         report["notes"] += [sentence.dump() for sentence in self._instead]
-        store.note_asked(self.turn, [*self.reports, report])
+        store.note_calls(self.turn, [*self.reports, report])
         request = replace(request, previous_answer=before.answer if before is not None else "")
         return PlannedRequest(planned, report, request)
 
@@ -488,7 +488,7 @@ class _Run:
         answer = self.answer
         store_counts(self._counted)
         self._counted = []
-        outcome = Outcome(
+        outcome = TurnOutcome(
             answer.parts,
             answer.seq,
             answer.usage_row(),
@@ -598,7 +598,7 @@ async def recover(turn_id: UUID) -> UUID | None:
     answer.emit(last, **payload)
     events = answer.drain()
     of_run = await on_database(store.asked_by_run, turn)
-    outcome = Outcome(answer.parts, answer.seq, calls=turn.report.get("calls", []), asked=turn.asked, of_run=of_run)
+    outcome = TurnOutcome(answer.parts, answer.seq, calls=turn.report.get("calls", []), asked=turn.asked, of_run=of_run)
     if not await on_database(store.end, turn, INTERRUPTED, outcome):
         return None
     TURNS.labels(INTERRUPTED.status).inc()
