@@ -8,15 +8,16 @@ from functools import partial
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Min, QuerySet
+from django.db.models import F, Min, Q, QuerySet
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils.translation import gettext_noop
 from redis.exceptions import RedisError
 
 from accounts.webhooks.services import emit
-from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
+from core.background import STALE_AFTER
 from core.errors import ProductError
+from core.jobs import NO_ROWS, JobKind
 from core.sentences import Sentence
 from files import passwords, storage
 from files.index import chunking
@@ -41,6 +42,28 @@ LOST = gettext_noop("Its bytes are gone from the storage. Upload it again.")
 
 # What says that the storage, or Redis with the passwords of files, is away: no fault of the file, and no reading of it.
 AWAY = (storage.Unavailable, RedisError)
+
+READS = JobKind(
+    model=File,
+    task="files.tasks.read_file",
+    waiting=Q(status=File.Status.UPLOADED),
+    running=Q(status=File.Status.PROCESSING),
+    resumable=NO_ROWS,  # a lost one waits in its person's line again, see `read_again`
+    on_claim={"status": File.Status.PROCESSING},
+    max_tries=MAX_READS,
+    swept=Q(searchable=False),  # the index `file_unfinished`
+    batch=SLOTS,
+)
+INDEXINGS = JobKind(
+    model=File,
+    task="files.tasks.index_file",
+    waiting=Q(status__in=READABLE, searchable=False, attempt=0),
+    running=Q(status__in=READABLE, searchable=False),
+    resumable=Q(status__in=READABLE, searchable=False),
+    unclaimed_after=STALE_AFTER,
+    max_tries=File.MAX_INDEXINGS,
+    batch=SLOTS,
+)
 
 logger = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(SLOTS)
@@ -89,7 +112,7 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
         while next_file and len(put_back) < MAX_PUT_BACK:
             if _of_people.take(next_file.owner_id):
                 try:
-                    file = _claim(next_file.pk)
+                    file = READS.claim(next_file.pk)
                     if file and _read(file):
                         yield file.pk
                 except AWAY as error:
@@ -102,28 +125,14 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
         _slots.release()
 
 
-def unread() -> list[UUID]:
-    """Some of those that nobody is reading; a file whose reader died twice is marked failed."""
-    dead = silent(_at(File.Status.PROCESSING))
-    _give_up(dead.filter(attempt__gte=MAX_READS))
-    dead.update(status=File.Status.UPLOADED, heartbeat=Now() - STALE_AFTER)
-    return _first(silent(_at(File.Status.UPLOADED), UNCLAIMED_AFTER))
+def give_up_reading(file: File) -> None:
+    """End a reading whose worker was lost as often as may be."""
+    _fail(file, "interrupted", INTERRUPTED)
 
 
-def unindexed() -> list[UUID]:
-    """Some of those that have text and nobody is indexing."""
-    return _first(silent(_at(*READABLE).filter(attempt__lt=File.MAX_INDEXINGS)))
-
-
-def claim_index(file_id: UUID) -> File | None:
-    """The file, ours to index; None when it is indexed, or somebody else is at it."""
-    free = _at(*READABLE).filter(attempt=0) | silent(_at(*READABLE))
-    return File.objects.get(pk=file_id) if claim(free, file_id, attempt=F("attempt") + 1) else None
-
-
-def claimed(file: File) -> "QuerySet[File]":
-    """The row, as long as it is ours."""
-    return File.objects.filter(pk=file.pk, attempt=file.attempt)
+def read_again(lost: "QuerySet[File]") -> None:
+    """Have files whose reader was lost wait for the next one, in the line of their person."""
+    lost.update(status=File.Status.UPLOADED, heartbeat=Now() - STALE_AFTER)
 
 
 def largest_input() -> int | None:
@@ -132,30 +141,15 @@ def largest_input() -> int | None:
     return max(windows) - RESERVED_OUTPUT - BUFFER if windows else None
 
 
-def _at(*statuses: File.Status) -> "QuerySet[File]":
-    return File.objects.filter(searchable=False, status__in=statuses)  # in the words of the index `file_unfinished`
-
-
-def _first(files: "QuerySet[File]") -> list[UUID]:
-    return list(files.order_by("heartbeat").values_list("pk", flat=True)[:SLOTS])
-
-
-def _claim(file_id: UUID) -> File | None:
-    waiting = File.objects.filter(status=File.Status.UPLOADED)
-    claimed = claim(waiting, file_id, status=File.Status.PROCESSING, attempt=F("attempt") + 1)
-    if claimed:
-        forget_failures(file_id)
-    return File.objects.filter(pk=file_id).first() if claimed else None
-
-
 def _next_waiting(put_back: Sequence[UUID]) -> File | None:
     """Return the file to read next, besides those that were `put_back`: the one that has waited longest, of the person
     with the fewest files being read, who has slots left.
 
     Many uploads of one person do not hold up those of another. A file that is put back waits behind all others.
     """
-    busy = Counter(_at(File.Status.PROCESSING).values_list("owner", flat=True))
-    waiting = _at(File.Status.UPLOADED).exclude(pk__in=put_back).exclude(owner__in=_of_people.full())
+    busy = Counter(File.objects.filter(READS.swept & READS.running).values_list("owner", flat=True))
+    waiting = File.objects.filter(READS.swept & READS.waiting).exclude(pk__in=put_back)
+    waiting = waiting.exclude(owner__in=_of_people.full())
     owners = waiting.values_list("owner", flat=True).annotate(since=Min("heartbeat")).order_by("since")
     owner = min(owners, key=lambda owner: busy[owner], default=None)
     return waiting.filter(owner=owner).order_by("heartbeat", "created", "pk").first()
@@ -167,7 +161,8 @@ def _read(file: File) -> bool:
     Raises what is `AWAY`; the file is put back then.
     """
     try:
-        with heartbeat(claimed(file)):
+        forget_failures(file.pk)
+        with READS.alive(file):
             return _outcome(file)
     except AWAY:
         _put_back(file)
@@ -217,21 +212,14 @@ def _page_text(model: Model, owner: UUID, picture: bytes) -> str:
 
 def _recognising(file: File, number: int, count: int) -> None:
     """What is said of the file while pages of it are recognised, each of which takes seconds."""
-    claimed(file).filter(status=File.Status.PROCESSING).update(
+    READS.claimed(file).update(
         error=Sentence("Recognising text: page {number} of {count}.", number=number, count=count).dump()
     )
 
 
 def _put_back(file: File) -> None:
     """It waits for the sweeper, and this was none of the times that it may be read."""
-    ours = claimed(file).filter(status=File.Status.PROCESSING)
-    ours.update(status=File.Status.UPLOADED, attempt=F("attempt") - 1, heartbeat=Now())
-
-
-@transaction.atomic
-def _give_up(dead: "QuerySet[File]") -> None:
-    for file in dead.select_for_update().order_by("pk"):
-        _fail(file, "interrupted", INTERRUPTED)
+    READS.claimed(file).update(status=File.Status.UPLOADED, attempt=F("attempt") - 1, heartbeat=Now())
 
 
 @transaction.atomic
@@ -244,8 +232,7 @@ def _fail(file: File, code: str, sentence: str) -> bool:
 
 def _finish(file: File, **fields: object) -> bool:
     """Writes what became of the file, unless it was claimed anew or deleted meanwhile."""
-    ours = claimed(file).filter(status=File.Status.PROCESSING)
-    return bool(ours.update(**{"attempt": 0, "heartbeat": None, **fields}))
+    return bool(READS.claimed(file).update(**{"attempt": 0, "heartbeat": None, **fields}))
 
 
 def _store(file: File, extracted: Extracted) -> bool:

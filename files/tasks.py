@@ -8,9 +8,10 @@ from uuid import UUID
 from celery import shared_task
 from celery.signals import worker_ready
 
-from core.background import enqueue, heartbeat
+from core.background import enqueue
 from files import ingest, storage
 from files.index import chunks, embedding_queue, indexing
+from files.ingest import INDEXINGS
 from files.models import File
 from llm import tokens
 
@@ -25,20 +26,16 @@ def read_file(file_id: str) -> None:
 
 @shared_task
 def index_file(file_id: str) -> None:
-    file = ingest.claim_index(UUID(file_id))
+    file = INDEXINGS.claim(UUID(file_id))
     if file is None:
         return
-    with heartbeat(ingest.claimed(file)), suppress(File.DoesNotExist):  # it may be deleted meanwhile
+    with INDEXINGS.alive(file), suppress(File.DoesNotExist):  # it may be deleted meanwhile
         indexing.index_chunks(file)
 
 
 @shared_task
 def sweep_files() -> None:
-    """Runs every few seconds: finds what the broker or a dead worker lost."""
-    for file_id in ingest.unread():
-        enqueue("files.tasks.read_file", file_id)
-    for file_id in ingest.unindexed():
-        enqueue("files.tasks.index_file", file_id)
+    """Begin what a new version of the chunks leaves to do. Runs every 5 seconds; lost files are `core.tasks`'s."""
     if chunks.outdated().exists():
         enqueue("files.tasks.cut_outdated")
 

@@ -1,8 +1,8 @@
 """Sends what waits for a webhook, signed as the Standard Webhooks specification 1.0 says.
 
-A try is claimed by a conditional update that also says when somebody else may take it up; so two workers do not send
-the same try, and one that dies loses nothing. A receiver may still see an event twice, when its answer was lost: it
-knows repeats by `webhook-id`.
+Each try is a claim of the delivery (`core.jobs`), which moves `next_attempt` on to when another worker may try. So two
+workers do not send the same try, and a worker that dies loses nothing. A receiver may still get an event twice, where
+its answer was lost: it recognises the second by `webhook-id`.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
-from uuid import UUID
 
 import httpx2
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models.webhook import Webhook, WebhookDelivery
 from core.errors import ProductError
+from core.jobs import NO_ROWS, JobKind
 from core.net.fetch import CheckedTransport
 from core.net.url_safety import Guard, Refused
 from core.sentences import NO_SENTENCE, Sentence
@@ -47,6 +47,20 @@ UNSIGNED = (
     "Remove this webhook and make it again, or have an administrator add the old key to ENCRYPTION_KEYS."
 )
 SAID_GONE = "Switched off: the address answered 410, that it is gone. Enter another, then switch it on again."
+
+# `next_attempt` is a lease: once it is over, the delivery is due, after a pause or since the worker of a try was lost.
+DELIVERIES = JobKind(
+    model=WebhookDelivery,
+    task="accounts.webhooks.tasks.deliver",
+    waiting=NO_ROWS,
+    running=Q(status=WebhookDelivery.Status.WAITING),
+    resumable=Q(status=WebhookDelivery.Status.WAITING, webhook__in=Webhook.objects.filter(enabled=True)),
+    heartbeat_column="next_attempt",
+    lease=LEASE,
+    stale_after=timedelta(0),
+    attempt_column="attempts",
+    batch=AT_ONCE,
+)
 
 _random = random.SystemRandom()
 
@@ -75,16 +89,6 @@ def signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
         raise ProductError("secret_lost", UNSIGNED, status=409)
     signed = hmac.digest(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256)
     return "v1," + base64.b64encode(signed).decode()
-
-
-def claim(delivery_id: UUID) -> WebhookDelivery | None:
-    """The delivery, ours to try once; None when it is not due, done with, or its webhook is off."""
-    now = timezone.now()
-    due = WebhookDelivery.objects.filter(status=WebhookDelivery.Status.WAITING, next_attempt__lte=now)
-    mine = due.filter(pk=delivery_id, webhook__enabled=True)
-    if not mine.update(attempts=F("attempts") + 1, next_attempt=now + LEASE):
-        return None
-    return WebhookDelivery.objects.select_related("webhook").get(pk=delivery_id)
 
 
 async def attempt(delivery: WebhookDelivery) -> Tried:
@@ -132,7 +136,7 @@ def _guard() -> Guard:
 
 @transaction.atomic
 def report(delivery: WebhookDelivery, tried: Tried) -> None:
-    """What the try of `claim` came to. A report that comes so late that somebody else has tried is dropped."""
+    """Store the outcome of a claimed try. A report that comes after the next claim is dropped."""
     now = timezone.now()
     entry = {"at": now.isoformat(timespec="seconds"), **asdict(tried)}
     fields: dict[str, Any] = {"response_status": tried.status, "log": [*delivery.log, entry][-LOG_ENTRIES:]}
@@ -142,10 +146,7 @@ def report(delivery: WebhookDelivery, tried: Tried) -> None:
         fields |= {"status": WebhookDelivery.Status.FAILED, "next_attempt": None}
     else:
         fields["next_attempt"] = now + _delay(delivery.attempts)
-    ours = WebhookDelivery.objects.filter(
-        pk=delivery.pk, attempts=delivery.attempts, status=WebhookDelivery.Status.WAITING
-    )
-    if ours.update(**fields):
+    if DELIVERIES.claimed(delivery).update(**fields):
         _weigh(delivery.webhook, tried, now)
 
 
@@ -173,11 +174,3 @@ def switch_off(webhook: Webhook, note: Sentence = NO_SENTENCE) -> None:
     Webhook.objects.filter(pk=webhook.pk).update(enabled=False, note=note)
     waiting = WebhookDelivery.objects.filter(webhook=webhook, status=WebhookDelivery.Status.WAITING)
     waiting.update(status=WebhookDelivery.Status.FAILED, next_attempt=None)
-
-
-def due() -> list[UUID]:
-    """The deliveries to try now, those that have waited longest first."""
-    rows = WebhookDelivery.objects.filter(
-        status=WebhookDelivery.Status.WAITING, next_attempt__lte=timezone.now(), webhook__enabled=True
-    )
-    return list(rows.order_by("next_attempt").values_list("pk", flat=True)[:AT_ONCE])

@@ -4,7 +4,6 @@ import base64
 import secrets
 from collections.abc import Collection, Mapping
 from datetime import timedelta
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -16,9 +15,8 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from accounts.models.webhook import Webhook, WebhookDelivery
-from accounts.webhooks.sending import SECRET_PREFIX, UNSIGNED, switch_off
+from accounts.webhooks.sending import DELIVERIES, SECRET_PREFIX, UNSIGNED, switch_off
 from core.audit.services import changed_fields, record
-from core.background import enqueue
 from core.errors import ProductError
 from core.net.url_safety import is_http
 from core.permissions import require_right
@@ -28,7 +26,6 @@ MAX_WEBHOOKS = 20  # a person
 MAX_URL = 500  # characters
 KEPT_FOR = timedelta(days=30)
 TEST = "webhook.test"
-DELIVER = "accounts.webhooks.tasks.deliver"
 FIELDS = ("url", "events", "enabled")
 
 
@@ -100,7 +97,7 @@ def retry_delivery(*, user: User, delivery: WebhookDelivery) -> WebhookDelivery:
     if not changed:
         sentence = "This delivery waits for its next try already. See “next_attempt” for when that is."
         raise ProductError("still_waiting", sentence, status=409)
-    transaction.on_commit(partial(enqueue, DELIVER, delivery.pk))
+    DELIVERIES.hand_over(delivery.pk)
     delivery.refresh_from_db()
     return delivery
 
@@ -139,7 +136,7 @@ def _store(hooks: list[Webhook], type_: str, ids: Mapping[str, Any], paths: Mapp
     ]
     WebhookDelivery.objects.bulk_create(rows)
     for row in rows:
-        transaction.on_commit(partial(enqueue, DELIVER, row.pk))
+        DELIVERIES.hand_over(row.pk)
     return rows
 
 

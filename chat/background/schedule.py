@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from core.background import EVERY, enqueue, interval_of, key_of, on_database, streams_of_loop
 
 # Run where it is noticed, by workers of any queue: answers go on without the broker and the worker of its queue.
-AT_ONCE = frozenset({"chat.tasks.sweep_turns"})
+AT_ONCE = frozenset({"chat.tasks.sweep_turns", "core.tasks.sweep_jobs"})
 
 logger = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from celery import shared_task
 from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
+from django.db.models import QuerySet
 
 from chat.background import schedule
 from chat.conversations import erasing, titles
@@ -25,6 +26,7 @@ from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
 from chat.lab import services as replays
 from chat.ledger.sums import sum_days
+from chat.models import SummaryJob
 from chat.models.conversation_state import state_of
 from chat.models.queries import following
 from chat.openai_api import create_turn
@@ -36,6 +38,7 @@ from chat.runs import state_machine as runs
 from chat.sending import resuming
 from chat.sending import services as sending
 from chat.summaries import jobs
+from chat.summaries.ending import SUMMARIES
 from chat.turns import runner, store
 from chat.turns.line import move_up
 from core import background, memory
@@ -134,9 +137,6 @@ def sweep_turns() -> None:
         TURNS.put(turn_id)
     for conversation_id in resuming.due():
         background.carry(follow_up(conversation_id))
-    sweep_summaries()
-    for reading_id in readings.unclaimed():
-        enqueue("chat.tasks.read_all", reading_id)
     for conversation_id in sending.due():
         enqueue("chat.tasks.send_next", conversation_id)
     for run_id in runs.due():
@@ -145,13 +145,10 @@ def sweep_turns() -> None:
         enqueue("chat.tasks.draft_checklist", task_id)
 
 
-def sweep_summaries() -> None:
-    """The part of `sweep_turns` for whoever waits for a summary, whether or not a worker is there to sweep."""
-    summaries = jobs.stale()
-    for conversation_id in summaries.ended:
+def end_lost_summaries(lost: QuerySet[SummaryJob]) -> None:
+    """End summary jobs that are late or lost, and go on in their conversations."""
+    for conversation_id in jobs.end_lost(lost):
         background.carry(_summary_ended(conversation_id))
-    for job_id in summaries.unclaimed:
-        enqueue("chat.tasks.summarise", job_id)
 
 
 async def _recover(turn_id: UUID) -> None:
@@ -194,18 +191,14 @@ def read_all(reading_id: str) -> None:
 
 @shared_task(name="chat.tasks.tidy_conversations")
 def tidy_conversations() -> None:
-    """Runs every minute: what was deleted a day ago goes, from the disk of Redis too, and what was uploaded for an
-    import that failed long ago; imports, their counts, and replays that nobody works on are taken up."""
+    """Erase what was deleted a day ago, from the disk of Redis too, and uploads of imports that failed long ago.
+
+    Runs every minute.
+    """
     erasing.erase_due()
     erasing.erase_messages()
     rewrite_if_due()
-    imports.sweep()
-    for import_id in imports.unclaimed():
-        enqueue("chat.tasks.import_conversations", import_id)
-    for import_id in counting.silent_ones():
-        enqueue("chat.tasks.count_imported", import_id)
-    for replay_id in replays.unclaimed():
-        enqueue("chat.tasks.replay", replay_id)
+    imports.sweep_uploads()
 
 
 @worker_ready.connect
@@ -280,7 +273,7 @@ def _begin(conversation_id: UUID) -> bool:
         runs.advance(run)
     if there.summary:
         for job in jobs.queued_in(conversation_id):
-            enqueue("chat.tasks.summarise", job)
+            enqueue(SUMMARIES.task, job)
     if there.draft:
         for task_id in drafts.due_beside(conversation_id):
             enqueue("chat.tasks.draft_checklist", task_id)

@@ -5,12 +5,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from accounts.models import User
@@ -24,9 +23,10 @@ from chat.models import Conversation, Turn
 from chat.prompts.builder import model_request
 from chat.prompts.report import Change, compare
 from core.audit.services import record
-from core.background import claim, enqueue, heartbeat, on_database, silent, submit
+from core.background import on_database, submit
 from core.errors import NotFound, ProductError
 from core.i18n import dollars
+from core.jobs import JobKind
 from core.permissions import require_right
 from core.sentences import Sentence
 
@@ -37,6 +37,16 @@ SHOWN = 50  # changed sources of a turn
 MAX_ATTEMPTS = 3
 TIMEOUT = 120.0  # seconds for one answer
 LONGEST = 100_000  # characters of one
+
+REPLAYS = JobKind(
+    model=Replay,
+    task="chat.tasks.replay",
+    waiting=Q(status=Replay.Status.QUEUED),
+    running=Q(status=Replay.Status.RUNNING),
+    resumable=Q(status=Replay.Status.RUNNING),
+    on_claim={"status": Replay.Status.RUNNING, "planned": 0},
+    max_tries=MAX_ATTEMPTS,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +205,7 @@ def start_replay(*, user: User, job: Replay) -> Replay:
     job.save(force_insert=True)
     place = None if job.conversation_id is None else str(job.conversation_id)
     record(user=user, action="replay.begun", row=job, changes={"turns": job.total, "conversation": place})
-    transaction.on_commit(partial(enqueue, "chat.tasks.replay", job.pk))
+    REPLAYS.hand_over(job.pk)
     return job
 
 
@@ -214,17 +224,13 @@ def conversation_of(text: str) -> Conversation:
     return found
 
 
-def unclaimed() -> list[UUID]:
-    """Replays that wait for a worker, or whose worker is gone."""
-    return list(silent(Replay.objects.live()).values_list("pk", flat=True))
-
-
 def run(pk: UUID) -> None:
-    """Carries out what nobody is carrying out; the end, good or bad, is in the row."""
-    job = _claim(pk)
+    """Claim a replay and carry it out. Its end, good or bad, is stored in the row."""
+    job = REPLAYS.claim(pk, "author", "conversation", "model__provider", "profile", "system_prompt")
     if job is None:
         return
-    with heartbeat(Replay.objects.live().filter(pk=pk, attempt=job.attempt)):
+    job.turns.all().delete()
+    with REPLAYS.alive(job):
         try:
             _carry_out(job)
         except ProductError as error:
@@ -235,19 +241,10 @@ def run(pk: UUID) -> None:
             _save(job, status=Replay.Status.FAILED, code="internal_error", detail=detail)
 
 
-def _claim(pk: UUID) -> Replay | None:
-    waiting = Replay.objects.filter(status=Replay.Status.QUEUED)
-    running = silent(Replay.objects.filter(status=Replay.Status.RUNNING))
-    if not claim(waiting | running, pk, status=Replay.Status.RUNNING, planned=0, attempt=F("attempt") + 1):
-        return None
-    related = ("author", "conversation", "model__provider", "profile", "system_prompt")
-    job = Replay.objects.select_related(*related).get(pk=pk)
-    job.turns.all().delete()
-    if job.attempt > MAX_ATTEMPTS:
-        detail = Sentence("This ended the worker several times. Choose fewer turns.")
-        _save(job, status=Replay.Status.FAILED, code="replay_gave_up", detail=detail)
-        return None
-    return job
+def give_up(job: Replay) -> None:
+    """End a replay that keeps losing its worker."""
+    detail = Sentence("This ended the worker several times. Choose fewer turns.")
+    _save(job, status=Replay.Status.FAILED, code="replay_gave_up", detail=detail)
 
 
 def _carry_out(job: Replay) -> None:
@@ -281,8 +278,7 @@ def _save(job: Replay, *, rows: Sequence[ReplayedTurn] = (), **fields: Any) -> b
     """False when another worker has claimed it."""
     ended = {"finished": timezone.now()} if "status" in fields else {}
     with transaction.atomic():
-        ours = Replay.objects.filter(Q(status=Replay.Status.RUNNING), pk=job.pk, attempt=job.attempt)
-        if not ours.update(**fields, **ended):
+        if not REPLAYS.claimed(job).update(**fields, **ended):
             return False
         # A turn that was deleted meanwhile takes its row with it.
         here = set(Turn.objects.there().filter(pk__in=[row.turn_id for row in rows]).values_list("pk", flat=True))

@@ -9,19 +9,31 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from chat.models import Conversation, SummaryJob
 from chat.models.conversation_state import settle
 from chat.models.summary import SummaryJobQuerySet
-from core.background import silent
+from core.jobs import NO_ROWS, JobKind
 from core.sentences import Sentence
 
 # All three from a summary's beginning, with what stands in for it.
 PATIENCE = timedelta(seconds=120)  # then sending works again
 TIMEOUT = timedelta(seconds=110)  # then it gives up by itself
 BEGUN_WITHIN = timedelta(seconds=90)  # what has less time than from then on is not begun: it would be asked for in vain
+
+SUMMARIES = JobKind(
+    model=SummaryJob,
+    task="chat.tasks.summarise",
+    waiting=Q(status=SummaryJob.Status.QUEUED, created__gt=Now() - BEGUN_WITHIN),
+    running=Q(status=SummaryJob.Status.RUNNING),
+    resumable=NO_ROWS,  # another job stands in for a lost one, see `interrupt`
+    on_claim={"status": SummaryJob.Status.RUNNING},
+    attempt_column=None,
+)
+
 logger = logging.getLogger(__name__)
 
 
@@ -66,8 +78,8 @@ def expire(jobs: SummaryJobQuerySet) -> list[UUID]:
     now = timezone.now()
     not_begun = Q(status=SummaryJob.Status.QUEUED, created__lte=now - BEGUN_WITHIN)
     late = jobs.live().filter(Q(created__lt=now - PATIENCE) | not_begun)
-    gone = silent(late.filter(status=SummaryJob.Status.RUNNING))
-    ended = [job.conversation_id for job in gone if interrupt(job.pk)]
+    lost = SUMMARIES.lost().filter(pk__in=late)
+    ended = [job.conversation_id for job in lost if interrupt(job.pk)]
     return ended + [job.conversation_id for job in late if time_out(job)]
 
 

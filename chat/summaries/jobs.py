@@ -12,6 +12,7 @@ from functools import partial
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from accounts.access.rights import models_of
@@ -22,8 +23,7 @@ from chat.models.summary import Marks, in_force, marks_on, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
 from chat.summaries import due, writing
-from chat.summaries.ending import BEGUN_WITHIN, TIMEOUT, expire, fail, finish, interrupt, time_out
-from core import background
+from chat.summaries.ending import SUMMARIES, TIMEOUT, expire, fail, finish, interrupt, time_out
 from core.background import on_database, persistently
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -58,12 +58,8 @@ def claim(job_id: UUID) -> SummaryJob | None:
     live = Turn.objects.live().filter(conversation__in=SummaryJob.objects.filter(pk=job_id).values("conversation"))
     if live.exists():
         return None
-    in_time = SummaryJob.objects.filter(created__gt=timezone.now() - BEGUN_WITHIN)
-    queued = in_time.filter(status=SummaryJob.Status.QUEUED)
-    if not background.claim(queued, job_id, status=SummaryJob.Status.RUNNING):
-        return None
     related = ("conversation__owner", "conversation__persona__budget_profile", "model__provider", "target")
-    return SummaryJob.objects.select_related(*related).get(pk=job_id)
+    return SUMMARIES.claim(job_id, *related)
 
 
 async def run(job_id: UUID) -> UUID | None:
@@ -72,7 +68,7 @@ async def run(job_id: UUID) -> UUID | None:
     if job is None:
         return None
     try:
-        with background.heartbeat(SummaryJob.objects.live().filter(pk=job.pk)):
+        with SUMMARIES.alive(job):
             left = job.created + TIMEOUT - timezone.now()
             async with asyncio.timeout(left.total_seconds()):
                 writer, allowed = await on_database(_writer, job)
@@ -230,19 +226,10 @@ def _left_aside(work: Work, rows: Sequence[Message], last: Message) -> list[str]
     return sorted(waiting | {str(message.id) for message in work.marks.messages if message.depth <= last.depth})
 
 
-@dataclass(frozen=True, slots=True)
-class Stale:
-    ended: list[UUID]
-    unclaimed: list[UUID]
-
-
-def stale() -> Stale:
-    """Ends what takes too long, and the jobs whose worker is gone; returns their conversations, and jobs to enqueue."""
-    live = SummaryJob.objects.live()
-    ended = expire(live)
-    gone = background.silent(live.filter(status=SummaryJob.Status.RUNNING))
-    ended += [job.conversation_id for job in gone if interrupt(job.pk)]
-    return Stale(ended, background.unclaimed(live.filter(status=SummaryJob.Status.QUEUED)))
+def end_lost(lost: QuerySet[SummaryJob]) -> list[UUID]:
+    """End the jobs whose time is over, and those whose worker is lost. Returns the conversations of both."""
+    ended = expire(SummaryJob.objects.live())
+    return ended + [job.conversation_id for job in lost if interrupt(job.pk)]
 
 
 def queued_in(conversation_id: UUID) -> list[UUID]:

@@ -1,10 +1,8 @@
 """What a person does with summaries: have one written, correct it, have it written anew, undo it."""
 
 from collections.abc import Sequence
-from functools import partial
 from uuid import UUID
 
-from django.db import transaction
 from django.utils import timezone
 
 from accounts.access.rights import models_of
@@ -14,10 +12,10 @@ from chat.ledger.limits import require_within
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.summary import in_force, marks_on, text_of
 from chat.summaries import due
+from chat.summaries.ending import SUMMARIES
 from chat.summaries.idle import idle
 from chat.summaries.jobs import decided_for
 from core.audit.origin import origin
-from core.background import enqueue
 from core.errors import ProductError
 from core.requests import get_or_404
 from core.sentences import Sentence
@@ -165,4 +163,4 @@ def _start(conversation: Conversation, job: SummaryJob) -> None:
     job.save(force_insert=True)
     conversation.state = Conversation.State.SUMMARISING
     conversation.save(update_fields=["state"])
-    transaction.on_commit(partial(enqueue, "chat.tasks.summarise", job.pk))
+    SUMMARIES.hand_over(job.pk)
