@@ -51,8 +51,8 @@ def deliver(delivery_id: str) -> None:
 
 
 async def _deliver(delivery: WebhookDelivery) -> None:
-    tried = await sending.attempt(delivery)
-    await on_database(sending.report, delivery, tried)
+    outcome = await sending.attempt(delivery)
+    await on_database(sending.report, delivery, outcome)
 
 
 @shared_task(name="accounts.webhooks.tasks.sweep_webhooks")

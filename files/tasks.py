@@ -1,4 +1,4 @@
-"""Celery tasks: each loads, calls one function, returns. The row, not the broker, is the truth about a file."""
+"""Celery tasks of files: each loads a row, calls one function, and returns."""
 
 import time
 from contextlib import suppress
@@ -20,8 +20,8 @@ SWEEP_EVERY = 15  # seconds, as in the schedule
 
 @shared_task
 def read_file(file_id: str) -> None:
-    for read in ingest.read_waiting(UUID(file_id)):
-        enqueue("files.tasks.index_file", read)
+    for read_id in ingest.read_waiting(UUID(file_id)):
+        enqueue(INDEXINGS.task, read_id)
 
 
 @shared_task
@@ -35,7 +35,7 @@ def index_file(file_id: str) -> None:
 
 @shared_task
 def sweep_files() -> None:
-    """Begin what a new version of the chunks leaves to do. Runs every 5 seconds; lost files are `core.tasks`'s."""
+    """Have files cut anew whose chunks are of an older version. Runs every 5 seconds."""
     if chunks.outdated().exists():
         enqueue("files.tasks.cut_outdated")
 
@@ -47,15 +47,14 @@ def cut_outdated() -> None:
 
 @shared_task
 def sweep_blobs() -> None:
-    """Each run looks at one of 256 parts of the storage, in turn by the clock: at one run in 15 s, at all in 64 min."""
+    """Sweep one of 256 parts of the storage, chosen by the clock: with one run in 15 s, all parts in 64 minutes."""
     storage.sweep(f"{int(time.time() / SWEEP_EVERY) % 256:02x}")
     storage.sweep_unfinished()
 
 
 @worker_ready.connect
 def _start(sender: Any, **kwargs: Any) -> None:
-    """Embed for web processes, where background work is done. The vocabulary takes half a second to load, for which
-    the first upload should not wait."""
+    """Embed for web processes, and load the vocabulary, which takes half a second, before the first upload."""
     if "background" in sender.app.amqp.queues.consume_from:
         embedding_queue.serve_in_thread()
     tokens.count("")

@@ -113,7 +113,7 @@ def test_a_report_that_comes_too_late_is_dropped(program: Program, olga: User, r
     slow = DELIVERIES.claim(delivery.pk, "webhook")
     assert slow is not None
     assert tried(delivery).status == "done"
-    webhook_sending.report(slow, webhook_sending.Tried(500, "", 1))
+    webhook_sending.report(slow, webhook_sending.DeliveryAttempt(500, "", 1))
     assert WebhookDelivery.objects.get().status == "done"
 
 
