@@ -22,7 +22,7 @@ from chat.models.tree import rows_between
 from chat.summaries import due
 from chat.summaries.ending import SUMMARIES, interrupt
 from chat.summaries.idle import idle
-from chat.summaries.jobs import claim, decided_for
+from chat.summaries.jobs import claim, context_for
 from core.jobs import sweep
 from llm.models import Model
 from tests.application import Application
@@ -315,7 +315,7 @@ def test_a_turn_full_of_tool_results_is_no_reason_to_summarise(application: Appl
     row = Conversation.objects.get(pk=place)
     ended = Turn.objects.filter(conversation=place).latest("pk")
     call = ended.report["calls"][-1]
-    context = decided_for(SummaryJob(conversation=row, model=ended.model))
+    context = context_for(SummaryJob(conversation=row, model=ended.model))
     result = {"section": "current", "source": "r", "role": "tool", "tokens": 1_400, "state": "full"}
     assert call["used"] + result["tokens"] > 1_500  # the ceiling
     heavy: Any = {**call, "used": call["used"] + 1_400, "messages": [*call["messages"], result]}
@@ -334,7 +334,7 @@ def test_a_file_that_only_its_name_is_sent_of_counts_as_that(
         asked(person, str(place), f"{number} {FILLER * 4}")
     row = Conversation.objects.select_related("owner", "persona__budget_profile").get(pk=place)
     ended = Turn.objects.filter(conversation=place).latest("pk")
-    context, call = decided_for(SummaryJob(conversation=row, model=ended.model)), ended.report["calls"][-1]
+    context, call = context_for(SummaryJob(conversation=row, model=ended.model)), ended.report["calls"][-1]
     assert {"kind": "file", "state": "stubbed"}.items() <= next(
         s for s in call["sources"] if s["kind"] == "file"
     ).items()
