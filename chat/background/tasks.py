@@ -31,8 +31,7 @@ from chat.conversations.importing import jobs as imports
 from chat.lab import services as replays
 from chat.ledger.sums import sum_days
 from chat.models import SummaryJob
-from chat.models.conversation_state import state_of
-from chat.models.queries import following
+from chat.models.conversation_state import follow_ups, state_of
 from chat.openai_api import create_turn
 from chat.readings import jobs as readings
 from chat.realtime.append_only import rewrite_if_due
@@ -268,7 +267,7 @@ async def follow_up(conversation_id: UUID) -> None:
 
 def _begin(conversation_id: UUID) -> bool:
     """Begin that work. Returns whether open pages show a change."""
-    due = following(conversation_id)
+    due = follow_ups(conversation_id)
     if due.line:
         move_up(conversation_id)
     run = runs.in_conversation(conversation_id) if due.run else None
@@ -283,6 +282,6 @@ def _begin(conversation_id: UUID) -> bool:
     if due.draft:
         for task_id in drafts.due_beside(conversation_id):
             enqueue("chat.tasks.draft_checklist", task_id)
-    if due.title and (titled := titles.claim(conversation_id)):
+    if due.untitled and (titled := titles.claim(conversation_id)):
         enqueue("chat.tasks.write_title", titled)
     return resumed or due.message or run is not None

@@ -10,8 +10,7 @@ from django.db import transaction
 
 from accounts.models import User
 from chat.models import Conversation, SummaryJob
-from chat.models.conversation_state import busy, lock, require_owner
-from chat.models.queries import Standing, standing
+from chat.models.conversation_state import ConversationStatus, busy, lock, require_owner, status_of
 from chat.summaries.ending import expire
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -43,13 +42,13 @@ class RunWaits(ProductError):
         )
 
 
-def require_idle(conversation: Conversation, *, of_run: bool = False) -> Standing:
+def require_idle(conversation: Conversation, *, of_run: bool = False) -> ConversationStatus:
     """Return the status of a locked conversation in which nothing is under way.
 
     Raises `already_answering`, `summarising`, `run_in_progress` or `RunWaits` (409). A summary that takes too long is
     no reason to wait.
     """
-    status = standing(conversation)
+    status = status_of(conversation)
     if status.answering:
         raise busy()
     if status.summarising:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from chat.context.rendering import cut_middle
 from chat.context.summary import SECTION_SHARES
-from chat.ledger.asking import Charge, Said, ask
+from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.models import ModelCall
 from chat.models import Attachment, Conversation, Summary
 from chat.models import Message as Row
@@ -81,7 +81,7 @@ class Brief:
 
     `since` is the time of the oldest message that it covers. `so_far` are the tokens of the summary to continue.
     `measures` has the tokens of messages and summary as the conversation's model gets them. `patience` are seconds of
-    silence after which another model is asked; None where there is no other. `token`: see `chat.ledger.asking.Charge`.
+    silence after which another model is asked; None where there is no other. `token`: see `chat.ledger.asking.Billing`.
     """
 
     conversation: Conversation
@@ -269,10 +269,10 @@ async def write(brief: Brief, before: Summary | None, chunk: Sequence[Transcript
     return checked(await _ask(brief, messages), brief, before, chunk, last=True)
 
 
-async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
+async def _ask(brief: Brief, messages: tuple[Message, ...]) -> OwnAnswer:
     model = brief.model
     request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
-    charge = Charge(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id, token=brief.token)
+    charge = Billing(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id, token=brief.token)
     reply = await ask(model, request, charge, longest=LONGEST_READ, patience=brief.patience)
     if reply.unread:
         raise Rejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
@@ -280,7 +280,7 @@ async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
 
 
 def checked(
-    answer: Said, brief: Brief, before: Summary | None, chunk: Sequence[TranscriptMessage], *, last: bool = False
+    answer: OwnAnswer, brief: Brief, before: Summary | None, chunk: Sequence[TranscriptMessage], *, last: bool = False
 ) -> Summary:
     """Return the answer as a summary, not stored. Raises `Rejected` unless it can replace `before` and the chunk.
 
