@@ -69,7 +69,7 @@ OF_ONE = gettext_noop(
 )
 
 
-class PartSerializer(serializers.Serializer[dict[str, Any]]):
+class PartSerializer(serializers.Serializer[MessagePart]):
     type = serializers.ChoiceField(choices=["text", "reasoning", "tool_call", "tool_result", "file"])
     text = serializers.CharField(required=False)
     id = serializers.CharField(required=False)
@@ -82,8 +82,8 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
     )
     error = serializers.BooleanField(required=False)
 
-    def to_representation(self, instance: MessagePart) -> MessagePart:
-        return readable_parts([instance])[0]
+    def to_representation(self, instance: MessagePart) -> dict[str, Any]:
+        return {**readable_parts([instance])[0]}
 
 
 CONTEXT_NOTICE = (

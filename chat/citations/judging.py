@@ -19,6 +19,7 @@ from chat.citations.claims import MOST
 from chat.citations.services import MAX_EVIDENCE, Check
 from chat.citations.support import Reason
 from chat.ledger.asking import Charge, ask
+from chat.models.parts import CitationDoubt
 from core.background import on_database
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
@@ -125,12 +126,14 @@ def read(said: str, count: int) -> list[str | None]:
 
 def combined(check: Check, answers: Sequence[str | None]) -> Check:
     """What the rules and the model have found together; `answers` are of the doubted sentences, then of the others."""
-    doubts, carried = list[dict[str, Any]](), list[dict[str, Any]]()
+    doubts: list[CitationDoubt] = []
+    carried: list[CitationDoubt] = []
     for sentence, why in zip((*check.doubts, *check.carried), answers, strict=True):
         reasons = list(sentence["reasons"])
         if why is not None:
             reasons.append({"reason": str(Reason.MODEL), "words": why})
         elif all(each["reason"] == Reason.ABSENT for each in reasons):
             reasons = []
-        (doubts if reasons else carried).append({**sentence, "reasons": reasons})
+        compared: CitationDoubt = {**sentence, "reasons": reasons}
+        (doubts if reasons else carried).append(compared)
     return replace(check, doubts=sorted(doubts, key=lambda each: int(each["citation"])), carried=carried)

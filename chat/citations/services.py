@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy
 from chat.citations.claims import Claim, claims
 from chat.citations.support import Reason, Verdict, compare
 from chat.models import Conversation
+from chat.models.parts import CitationDoubt
 from chat.rendering.references import Source
 from core.errors import ModelError
 from files.index.embedders import bundled
@@ -57,8 +58,8 @@ class Check:
 
     part: int
     checked: int
-    doubts: list[dict[str, Any]]
-    carried: list[dict[str, Any]]
+    doubts: list[CitationDoubt]
+    carried: list[CitationDoubt]
 
 
 def check(conversation: Conversation, parts: Sequence[Part], sources: Mapping[int, Source]) -> list[Check]:
@@ -106,7 +107,7 @@ def contents_in(result: str) -> dict[int, str]:
         return {}
 
 
-def _compared(claim: Claim, verdict: Verdict) -> dict[str, Any]:
+def _compared(claim: Claim, verdict: Verdict) -> CitationDoubt:
     return {
         "citation": claim.citation,
         "numbers": list(claim.numbers),

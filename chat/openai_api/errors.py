@@ -4,6 +4,7 @@ from typing import Any
 
 from django.http import JsonResponse
 
+from chat.realtime.events import WireEvent
 from core.errors import ProductError
 from core.sentences import Sentence
 
@@ -40,7 +41,7 @@ def refused(param: str | None, detail: str, code: str = "invalid_value") -> Prod
     return ProductError(code, Sentence.verbatim(detail), param=param)
 
 
-def failure(event: dict[str, Any], *, ends_with_answer: bool) -> ProductError:
+def failure(event: WireEvent, *, ends_with_answer: bool) -> ProductError:
     """Return the error of a turn's RUN_ERROR, or of its answer's `code` and `detail`.
 
     A provider that refuses a request whose last message is the assistant's refuses what the caller sent: 400.

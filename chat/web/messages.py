@@ -17,6 +17,7 @@ from accounts.models import User
 from chat.conversations.branches import BranchView, branches_of, side_by_side
 from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
+from chat.models.parts import MessagePart
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.models.tree import branch, branch_rows, ids_down_to, newest_leaf, siblings, with_rows
 from chat.rendering.kept import blocks_of
@@ -165,7 +166,7 @@ def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
     return sources
 
 
-def _parts(parts: list[dict[str, Any]], blocks: Sequence[list[str]]) -> list[dict[str, Any]]:
+def _parts(parts: Sequence[MessagePart], blocks: Sequence[list[str]]) -> list[dict[str, Any]]:
     """`blocks`: of each text, in their order."""
     parts = _short_asides(parts)
     results = {part["id"]: part for part in parts if part["type"] == "tool_result"}
@@ -182,13 +183,14 @@ def _parts(parts: list[dict[str, Any]], blocks: Sequence[list[str]]) -> list[dic
                 found.learn(result.get("documents", ()) if result else ())
                 shown.append({**shown_call(part), "result": result, "found": list(found.values())})
             case _:
-                shown.append(part)
+                shown.append({**part})
     return shown
 
 
-def _short_asides(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _short_asides(parts: Sequence[MessagePart]) -> list[MessagePart]:
     """The parts, of which the reasoning and the results have `MAX_ASIDE` characters together; the first ones go on."""
-    left, shortened = MAX_ASIDE, []
+    left = MAX_ASIDE
+    shortened: list[MessagePart] = []
     for part in parts:
         text = "" if part["type"] == "text" else part.get("text", "")
         shortened.append({**part, "text": f"{text[:left]}…"} if len(text) > left else part)

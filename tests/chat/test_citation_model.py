@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,6 +11,7 @@ from chat.citations.judging import asked, combined, read
 from chat.citations.services import Check
 from chat.ledger.models import ModelCall
 from chat.models import Conversation
+from chat.models.parts import CitationDoubt
 from core.errors import ModelError
 from llm.models import Model
 from tests.application import Application
@@ -107,8 +107,14 @@ def test_without_its_answer_the_check_is_the_rules_and_the_report_says_so(
 
 
 def test_a_wrong_number_stays_what_the_model_clears_goes_and_what_it_adds_is_marked() -> None:
-    def sentence(citation: int, *reasons: str) -> dict[str, Any]:
-        return {"citation": citation, "reasons": [{"reason": reason, "words": ""} for reason in reasons]}
+    def sentence(citation: int, *reasons: str) -> CitationDoubt:
+        return {
+            "citation": citation,
+            "numbers": [],
+            "sentence": "",
+            "evidence": "",
+            "reasons": [{"reason": reason, "words": ""} for reason in reasons],
+        }
 
     check = Check(1, 4, [sentence(0, "number"), sentence(3, "absent")], [sentence(1), sentence(2)])
     found = combined(check, [None, None, "nine", None])
