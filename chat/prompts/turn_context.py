@@ -21,7 +21,7 @@ from chat.models.conversation_state import ChatScope, scope_of
 from chat.models.queries import ClaimedTurn
 from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
-from chat.tools.tasks import Hand
+from chat.tools.tasks import TaskToolContext
 from chat.tools.toolbox import (
     NO_TOOLS,
     Toolbox,
@@ -402,7 +402,7 @@ def _with_turn(
     """Return the context with the tools and options of the turn."""
     toolbox = toolbox_for(
         scope,
-        hand=Hand(context.user, context.model.name, turn.conversation_id, run_step),
+        task_context=TaskToolContext(context.user, context.model.name, turn.conversation_id, run_step),
         model=context.model,
         question="" if searched else turn.user_message.text,
         chosen=_chosen_tools(context),
@@ -437,10 +437,11 @@ async def with_offered_tools(context: TurnContext) -> TurnContext:
 def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: Sequence[File]) -> TurnContext:
     """What a turn of this draft would be made under. Tool servers are not asked: their last lists count."""
     conversation = scope.conversation.pk if scope.conversation is not None else None
-    hand, chosen = Hand(base.user, base.model.name, conversation), _chosen_tools(base)
+    task_context = TaskToolContext(base.user, base.model.name, conversation)
+    chosen = _chosen_tools(base)
     box = toolbox_for(
         scope,
-        hand=hand,
+        task_context=task_context,
         model=base.model,
         question=text,
         files=files,
