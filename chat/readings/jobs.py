@@ -20,16 +20,16 @@ from django.utils import timezone
 from django.utils.translation import gettext_noop
 
 from accounts.realtime import News, tell
-from chat.citations.judging import checked, judged
-from chat.citations.services import Check
-from chat.ledger.asking import Charge, Said, ask
+from chat.citations.judging import check_in_time, judge
+from chat.citations.services import PartCheck
+from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.models import ModelCall
 from chat.readings import asking, checking, planning, services
 from chat.readings.layout import Layout, layout_of
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.planning import Budget
 from core import background
-from core.background import on_database, persistently
+from core.background import on_database, with_retries
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
 from llm import tokens
@@ -86,16 +86,16 @@ class _Work:
 
 def unclaimed() -> list[UUID]:
     """Readings that wait for a worker, or whose worker is gone."""
-    gone = list(background.silent(Reading.objects.filter(status__in=AT_WORK)).values_list("pk", flat=True))
+    gone = list(background.stale_rows(Reading.objects.filter(status__in=AT_WORK)).values_list("pk", flat=True))
     return [*background.unclaimed(Reading.objects.filter(status=Reading.Status.QUEUED)), *gone]
 
 
 def claim(pk: UUID) -> Reading | None:
     """The reading, now ours; None when somebody else has it, or it ended. One that makes no progress is given up, and
     one that was answered when its worker went is done."""
-    services.settle(background.silent(Reading.objects.filter(pk=pk)))
+    services.settle(background.stale_rows(Reading.objects.filter(pk=pk)))
     waiting, running = (Reading.objects.filter(status=each) for each in (Reading.Status.QUEUED, Reading.Status.RUNNING))
-    free = waiting | background.silent(running)
+    free = waiting | background.stale_rows(running)
     counted = {"attempt": F("attempt") + 1, "tries": F("tries") + 1}
     if not background.claim(free, pk, status=Reading.Status.RUNNING, **counted):
         return None
@@ -122,7 +122,7 @@ async def run(pk: UUID) -> None:
     except asyncio.CancelledError:
         long_ago = timezone.now() - timedelta(minutes=1)
         again = {"status": Reading.Status.QUEUED, "tries": 0, "heartbeat": long_ago}
-        await asyncio.shield(persistently(lambda: services.settle(rows) or rows.update(**again)))
+        await asyncio.shield(with_retries(lambda: services.settle(rows) or rows.update(**again)))
         raise
     except _Lost:
         logger.info("reading %s was stopped, or is another worker's", pk)
@@ -130,11 +130,11 @@ async def run(pk: UUID) -> None:
         code, detail = error.code, error.sentence
         stopped = code == "calls_used_up"
         status = Reading.Status.STOPPED if stopped else Reading.Status.FAILED
-        await persistently(lambda: _end(reading, status=status, code=code, detail=detail))
+        await with_retries(lambda: _end(reading, status=status, code=code, detail=detail))
     except Exception:
         logger.exception("reading %s failed", pk)
         detail = Sentence("Something went wrong on the server. Go on with what is missing.")
-        await persistently(lambda: _end(reading, status=Reading.Status.FAILED, code="internal_error", detail=detail))
+        await with_retries(lambda: _end(reading, status=Reading.Status.FAILED, code="internal_error", detail=detail))
 
 
 def _rows(reading: Reading) -> QuerySet[Reading]:
@@ -152,7 +152,7 @@ async def _while_ours(rows: QuerySet[Reading], work: Coroutine[Any, Any, None]) 
     task = asyncio.create_task(work)
     try:
         while not (await asyncio.wait({task}, timeout=LOOK_EVERY))[0]:
-            if not await persistently(rows.exists):
+            if not await with_retries(rows.exists):
                 raise _Lost
         task.result()
     finally:
@@ -232,13 +232,13 @@ async def _divided(work: _Work, part: ReadingPart) -> bool:
     return True
 
 
-async def _asked(work: _Work, messages: asking.Messages, wanted: int) -> Said:
+async def _asked(work: _Work, messages: asking.Messages, wanted: int) -> OwnAnswer:
     """One call, made once more where it may succeed then. Raises `ModelError`, `calls_used_up` and `_Lost`."""
     model, most = work.model, wanted + work.budget.thinking
     most = min(most, model.max_output or most)
     request = ModelRequest(model=model.name, messages=messages, max_output=most, window=model.window)
     reading = work.reading
-    charge = Charge(reading.conversation, ModelCall.Purpose.FULL_READ, reading.person_id, reading.pk, reading.token_id)
+    charge = Billing(reading.conversation, ModelCall.Purpose.FULL_READ, reading.person_id, reading.pk, reading.token_id)
     await on_database(_count_call, work)
     try:
         return await ask(model, request, charge, longest=LONGEST)
@@ -262,12 +262,12 @@ def _count_call(work: _Work) -> None:
         raise ProductError("calls_used_up", detail)
 
 
-def _kept(said: Said) -> str:
+def _kept(said: OwnAnswer) -> str:
     """As the database takes it."""
     return said.text.replace("\x00", "").strip()
 
 
-def _store(work: _Work, part: ReadingPart, said: Said) -> None:
+def _store(work: _Work, part: ReadingPart, said: OwnAnswer) -> None:
     """Raises `_Lost`."""
     text = _kept(said)
     part.findings = text if any(map(str.isalnum, text)) else ""
@@ -318,7 +318,7 @@ async def _answer(work: _Work) -> None:
             raise ProductError("notes_do_not_fit", detail)
         rows = [row for first, end in groups for row in await _folded(work, level, rows[first:end])]
     if not rows:
-        await on_database(_keep, work, Said(), Reading.Status.DONE)
+        await on_database(_keep, work, OwnAnswer(), Reading.Status.DONE)
         return
     percent = await on_database(_percent, work)
     reading, notes = work.reading, [_named(work, row) for row in rows]
@@ -333,13 +333,13 @@ async def _answer(work: _Work) -> None:
 async def _check(work: _Work, answer: str) -> None:
     """Holds the answer against what it cites. What was found so far is kept before the model that checks is asked."""
     reading = work.reading
-    charge = Charge(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk, reading.token_id)
-    found, note = await checked(
+    charge = Billing(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk, reading.token_id)
+    found, note = await check_in_time(
         partial(checking.check, reading, work.layout, work.text, answer), charge, work.texts, None
     )
     if found and work.checker is not None:
         await on_database(_keep_check, work, found, Sentence(NOT_CHECKED))
-        found, note = await judged(found, charge, work.texts, work.checker)
+        found, note = await judge(found, charge, work.texts, work.checker)
     await on_database(_keep_check, work, found, note)
     await on_database(services.settle, work.ours)
 
@@ -379,7 +379,7 @@ async def _folded(work: _Work, level: int, group: Sequence[ReadingPart]) -> list
     return [row] if row.findings else []
 
 
-def _keep(work: _Work, said: Said, status: Reading.Status) -> None:
+def _keep(work: _Work, said: OwnAnswer, status: Reading.Status) -> None:
     """The answer, before it is checked: a stop or a crash from here on does not cost it. Raises `_Lost`."""
     code = "answer_cut_off" if said.cut_off else ""
     detail = Sentence("The answer ends where the model had no room for more.") if said.cut_off else ""
@@ -388,7 +388,7 @@ def _keep(work: _Work, said: Said, status: Reading.Status) -> None:
     _require_ours(work, **fields, citation_check=unchecked, finished=timezone.now())
 
 
-def _keep_check(work: _Work, found: Sequence[Check], note: Sentence | None) -> None:
+def _keep_check(work: _Work, found: Sequence[PartCheck], note: Sentence | None) -> None:
     """Raises `_Lost`."""
     stored = note.dump() if note else ""
     check = {"checked": found[0].checked, "doubts": found[0].doubts, "note": stored} if found else None

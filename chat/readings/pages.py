@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from chat.ledger.models import ModelCall
-from chat.ledger.services import Figures, money_in_words, tokens_in_words, totals
+from chat.ledger.services import UsageFigures, money_in_words, tokens_in_words, totals
 from chat.readings import checking, planning
 from chat.readings.layout import FileRead, layout_of
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.services import coverage, percent_of
-from chat.rendering.markdown import Allowance, render
+from chat.rendering.markdown import RenderAllowance, render
 from chat.rendering.references import Source
 
 SHOWN = 50  # parts on one page
@@ -73,7 +73,7 @@ class ReadingView:
         return [{"file": each.row.file_id, **asdict(part)} for each in self.files for part in each.coverage.missing]
 
     @cached_property
-    def calls(self) -> Figures:
+    def calls(self) -> UsageFigures:
         """What its calls took so far."""
         return totals(ModelCall.objects.filter(reading=self.row.pk))
 
@@ -135,16 +135,16 @@ class ReadingView:
 
     def shown(self, first: int) -> list[PartView]:
         """The parts from the `first` one on, counted from 0."""
-        allowance = Allowance()
+        allowance = RenderAllowance()
         return [self._part(row, allowance) for row in self.parts[first : first + SHOWN]]
 
     @property
     def folded(self) -> list[PartView]:
         """What the notes were put together into."""
-        allowance = Allowance()
+        allowance = RenderAllowance()
         return [self._part(row, allowance) for row in self.folds]
 
-    def _part(self, row: ReadingPart, allowance: Allowance) -> PartView:
+    def _part(self, row: ReadingPart, allowance: RenderAllowance) -> PartView:
         """`allowance`: of all that stand on a page together."""
         files = self.layout.within(row.start, row.end)
         apart = len(files) == 1

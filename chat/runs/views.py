@@ -153,7 +153,7 @@ def by_code(request: Request, code: str) -> HttpResponse:
 @require_GET
 def offer(request: Request) -> HttpResponse:
     """Return the tasks and files that match the text behind an @, as the options of a list."""
-    matches = references.offer(user=request.user, typed=request.GET.get("q", ""))
+    matches = references.offer_mentions(user=request.user, typed=request.GET.get("q", ""))
     return render(request, "chat/_mentions.html", {"tasks": matches.tasks, "files": matches.files})
 
 
@@ -162,7 +162,7 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     view = run_view(run) if run else None
     compact = "compact" in request.GET or "compact" in request.POST
     seen = request.GET.get("seen")
-    may_start = drafts.fits(task)
+    may_start = drafts.can_be_drafted(task)
     now = (view.tag if view is not None else "startable" if may_start else "none") + task.draft
     if seen == now and problem is None:  # so a refusal on the page stays until something changes
         return HttpResponse(status=204)

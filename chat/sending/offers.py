@@ -13,7 +13,7 @@ from accounts.models import User
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import ChatScope, scope_of
 from chat.prompts.document_budget import chosen_files
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import NO_ROOM, freed
 from chat.summaries.services import would_free
@@ -39,7 +39,7 @@ class RoomOffer(TypedDict):
     message: NotRequired[str]
 
 
-def offers(*, user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any], model: Model) -> list[RoomOffer]:
+def offers(*, user: User, scope: ChatScope, draft: TurnDraft, plan: Mapping[str, Any], model: Model) -> list[RoomOffer]:
     """Return the offers for a `plan` of the draft under the model; empty where everything fits."""
     if not plan["fits"]:
         return [*_files_to_remove(user, draft, plan["error"]), *_larger(user, scope, draft, plan, model)]
@@ -79,7 +79,7 @@ def _without_room(report: Mapping[str, Any]) -> bool:
     return bool(report["unloaded"]) or any(each.get("reason") in NO_ROOM for each in report["sources"])
 
 
-def _files_to_remove(user: User, draft: Draft, error: Mapping[str, Any]) -> Iterator[RoomOffer]:
+def _files_to_remove(user: User, draft: TurnDraft, error: Mapping[str, Any]) -> Iterator[RoomOffer]:
     """Yield the draft's files, largest first.
 
     The plan's error has the number of tokens to save: over the budget for files, over the room, or over the window.
@@ -95,7 +95,9 @@ def _files_to_remove(user: User, draft: Draft, error: Mapping[str, Any]) -> Iter
         yield RoomOffer(kind="remove_file", id=str(file.pk), title=file.name, frees=size, fits=fits)
 
 
-def _larger(user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any], model: Model) -> Iterator[RoomOffer]:
+def _larger(
+    user: User, scope: ChatScope, draft: TurnDraft, plan: Mapping[str, Any], model: Model
+) -> Iterator[RoomOffer]:
     """Yield the smallest model with a larger window under which the draft fits."""
     others = [each for each in models_of(user) if each.window > model.window]
     for other in sorted(others, key=lambda each: each.window):

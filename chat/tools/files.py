@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from chat.context.rendering import Numbers, ToolGuidance, documents_json
+from chat.context.rendering import CitationNumbers, ToolGuidance, documents_json
 from chat.context.types import Document
 from chat.documents.numbers import give_numbers
 from chat.documents.passages import HITS, MAX_QUERY, passages, phrasings_of
@@ -20,7 +20,7 @@ from core.lines import first_line
 from core.sentences import Sentence
 from files.index.finding import find_passages
 from files.index.ledger import Payer
-from files.index.search import Hit
+from files.index.search import ChunkHit
 from files.models import File, FileText
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
@@ -103,13 +103,13 @@ class SearchFiles:
         used = {"query": queries[0], "variants": queries[1:]} if len(queries) > 1 else {"query": queries[0]}
         if not hits:
             return ToolOutput("Nothing was found. Try other words.", arguments=used)
-        by_file: dict[UUID, list[Hit]] = {}
+        by_file: dict[UUID, list[ChunkHit]] = {}
         for hit in hits:
             by_file.setdefault(hit.file, []).append(hit)
         numbers = give_numbers(self.scope.conversation, [str(pk) for pk in by_file])
         documents = [passages(pk, file_hits) for pk, file_hits in by_file.items()]
         places = [_place(numbers, pk, file_hits[0]) for pk, file_hits in by_file.items()]
-        return ToolOutput(documents_json(documents, Numbers(numbers)), {"documents": places}, arguments=used)
+        return ToolOutput(documents_json(documents, CitationNumbers(numbers)), {"documents": places}, arguments=used)
 
 
 def expanded(arguments: Mapping[str, Any], question: Sequence[str]) -> list[str]:
@@ -139,7 +139,7 @@ def _each_once(phrasings: Sequence[str]) -> list[str]:
     return [text for text in unique.values() if text]
 
 
-def _place(numbers: Mapping[str, int], pk: UUID, hit: Hit) -> FoundDocument:
+def _place(numbers: Mapping[str, int], pk: UUID, hit: ChunkHit) -> FoundDocument:
     place: FoundDocument = {
         "number": numbers[str(pk)],
         "title": hit.name,
@@ -203,7 +203,7 @@ class ReadFile:
             "start": start,
             "end": end,
         }
-        return ToolOutput(documents_json([document], Numbers(numbers)), {"documents": [place]})
+        return ToolOutput(documents_json([document], CitationNumbers(numbers)), {"documents": [place]})
 
     def _content(self, name: object) -> FileText:
         """Return the text of the file with this document number or id."""

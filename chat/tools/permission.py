@@ -14,8 +14,8 @@ import httpx2
 from chat.models import Conversation, Message, ToolPermission
 from chat.models.tree import branch_rows
 from core.background import on_database
-from core.net.addresses import Standing, canonical, host_of, named_in
-from core.net.url_safety import Refused
+from core.net.addresses import HostListing, canonical, host_of, named_in
+from core.net.url_safety import FetchRefused
 from llm.tools.services import host_lists
 
 OPEN_URL = "open_url"
@@ -91,20 +91,20 @@ class Gate:
     def _follow(self, source: str, target: str) -> None:
         free, refusal = self._rule_for(OPEN_URL, host_of(target))
         if refusal:
-            raise Refused(refusal)
+            raise FetchRefused(refusal)
         if not (free or self._is_named(source) or self._is_named(target)):
-            raise Refused(LEADS_AWAY.format(host=host_of(source), url=target))
+            raise FetchRefused(LEADS_AWAY.format(host=host_of(source), url=target))
 
     def _rule_for(self, tool: str, host: str) -> tuple[bool, str]:
         """Return whether every call to this host, or of this tool, runs; or the sentence that refuses each."""
-        listed = host_lists().standing(host) if host else Standing.UNLISTED
-        if listed is Standing.DENIED:
+        listed = host_lists().listing_of(host) if host else HostListing.UNLISTED
+        if listed is HostListing.DENIED:
             return False, DENIED.format(host=host)
         rows = ToolPermission.objects.filter(conversation=self._conversation.pk, tool=tool[:200], host=host[:255])
         decided = rows.values_list("allowed", flat=True).first()
         if decided is False:
             return False, NEVER_HOST.format(host=host) if host else NEVER_TOOL
-        return bool(decided) or listed is Standing.ALLOWED, ""
+        return bool(decided) or listed is HostListing.ALLOWED, ""
 
     def _is_named(self, url: str) -> bool:
         address = canonical(url)

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, transaction
 
-from chat.context.rendering import Numbers, ToolGuidance, documents_json, shortened_result
+from chat.context.rendering import CitationNumbers, ToolGuidance, documents_json, shortened_result
 from chat.context.results import CUT_OFF, NOT_KEPT, NOT_TAKEN, PARTIAL, ResultRoom
-from chat.context.types import Document, Tokenizer
+from chat.context.types import Document, TextTokenizer
 from chat.documents.numbers import give_numbers
 from chat.models import Conversation, ToolResult
 from chat.models.parts import FoundDocument
@@ -25,7 +25,7 @@ from chat.models.summary import marks_on
 from core.background import on_database
 from core.errors import ProductError
 from core.sentences import Sentence
-from files.services import take_room
+from files.services import reserve_storage
 from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 from personas.texts import Texts
@@ -47,7 +47,7 @@ class ResultKeeper:
         self._conversation = conversation
         self._answer = answer
 
-    def begin_step(self, room: ResultRoom, tokenizer: Tokenizer, texts: Texts, notes: list[str]) -> None:
+    def begin_step(self, room: ResultRoom, tokenizer: TextTokenizer, texts: Texts, notes: list[str]) -> None:
         """Set the room for the results of a step. Sentences for people are added to the `notes` of its report."""
         self._room = room
         self._tokenizer = tokenizer
@@ -59,13 +59,13 @@ class ResultKeeper:
             return output
         if output.partial:
             self._notes.append(Sentence(PARTIAL, tool=call.name).dump())
-        share = self._room.of_next(waiting)
+        share = self._room.share_of_next(waiting)
         # A token has at least one byte, so that most results need not be counted.
         tokens = size = len(output.text.encode())
         if size > share or self._room.may_be_cut(size):
             tokens = await asyncio.to_thread(_counted, output.text, self._tokenizer)
         if tokens <= share and not self._room.may_be_cut(tokens):
-            self._room.taken += tokens
+            self._room.used += tokens
             return output
         text = output.whole[:MAX_KEPT]
         pk, reason = await on_database(self._store, call, output, text)
@@ -77,10 +77,10 @@ class ResultKeeper:
             cut_off = Sentence(CUT_OFF, tool=call.name, characters=len(output.whole), kept=len(text))
             self._notes.append(cut_off.dump())
         if tokens <= share:
-            self._room.taken += tokens
+            self._room.used += tokens
             return replace(output, result=result)
-        limit = self._room.of_shortened(share)
-        self._room.taken += limit
+        limit = self._room.limit_of_shortened(share)
+        self._room.used += limit
         text, result = await asyncio.to_thread(
             shortened_result, output.text, limit, result, self._tokenizer, self._texts
         )
@@ -93,7 +93,7 @@ class ResultKeeper:
         try:
             with transaction.atomic():
                 size = len(text.encode())
-                take_room(self._conversation.owner, size)
+                reserve_storage(self._conversation.owner, size)
                 row = ToolResult.objects.create(
                     owner_id=self._conversation.owner_id,
                     conversation=self._conversation,
@@ -113,7 +113,7 @@ class ResultKeeper:
         return str(row.pk), ""
 
 
-def _counted(text: str, tokenizer: Tokenizer) -> int:
+def _counted(text: str, tokenizer: TextTokenizer) -> int:
     """Return the tokens of a text. Beyond `MAX_KEPT` characters they are extrapolated."""
     tokens = tokenizer.count(text[:MAX_KEPT])
     return tokens if len(text) <= MAX_KEPT else tokens * len(text) // MAX_KEPT
@@ -162,7 +162,7 @@ class ReadResult:
         numbers = give_numbers(self.conversation, [row.url])
         document = Document(row.url, row.title, text, metadata=f"{row.url}, {where}")
         place: FoundDocument = {"number": numbers[row.url], "title": row.title, "url": row.url}
-        return ToolOutput(documents_json([document], Numbers(numbers)), {"documents": [place]})
+        return ToolOutput(documents_json([document], CitationNumbers(numbers)), {"documents": [place]})
 
     def _row(self, pk: object) -> ToolResult:
         """Return a stored result that its person does not leave out. Raises `BadArguments`."""

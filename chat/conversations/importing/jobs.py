@@ -32,13 +32,13 @@ from chat.conversations.importing.stream import not_an_export
 from chat.models import Attachment, Conversation, Import, Message
 from chat.models.words import title_from
 from core.audit.services import record
-from core.background import claim, enqueue, silent
+from core.background import claim, enqueue, stale_rows
 from core.errors import NotFound, ProductError
 from core.lines import first_line
 from core.permissions import Action, has_right
 from core.requests import get_or_404
 from core.sentences import Sentence
-from files.services import require_room, take_room
+from files.services import require_storage, reserve_storage
 from files.storage import unavailable, waiting
 
 STALE_AFTER = timedelta(seconds=60)
@@ -64,7 +64,7 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
         )
         raise ProductError("file_too_large", detail, status=413)
     pk, size = uuid7(), content.size or 0
-    require_room(user, size)
+    require_storage(user, size)
     _require_none_live(user)
     with _storing():
         default_storage.exists(f"{PLACE}/{pk}")  # tells soon where it does not answer
@@ -79,7 +79,7 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
 @transaction.atomic
 def _create(user: User, pk: UUID, name: str, blob: str, size: int) -> Import:
     _require_turn(user)
-    take_room(user, size)
+    reserve_storage(user, size)
     job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob, size=size)
     record(user=user, action="conversation.imported", row=job, changes={"bytes": size})
     transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
@@ -180,7 +180,7 @@ def visible_import(user: User, pk: UUID) -> Import:
 
 def unclaimed() -> list[UUID]:
     """Imports that wait for a worker, or whose worker is gone."""
-    return list(silent(Import.objects.live(), STALE_AFTER).values_list("pk", flat=True))
+    return list(stale_rows(Import.objects.live(), STALE_AFTER).values_list("pk", flat=True))
 
 
 def run(pk: UUID) -> None:
@@ -201,7 +201,7 @@ def run(pk: UUID) -> None:
 def _claim(pk: UUID) -> Import | None:
     waiting, running = (Import.objects.filter(status=each) for each in (Import.Status.QUEUED, Import.Status.RUNNING))
     fields = {"imported": 0, "known": 0, "skipped": 0, "attempt": F("attempt") + 1}
-    if not claim(waiting | silent(running, STALE_AFTER), pk, status=Import.Status.RUNNING, **fields):
+    if not claim(waiting | stale_rows(running, STALE_AFTER), pk, status=Import.Status.RUNNING, **fields):
         return None
     job = Import.objects.select_related("owner").get(pk=pk)
     if job.attempt > MAX_ATTEMPTS:

@@ -112,7 +112,7 @@ def _rankings(queries: list[str], files: QuerySet[File]) -> Iterator[tuple[str, 
     embedder = active_embedder()
 
     def words(query: str) -> object:
-        asked = ranking.asked(files, [query])
+        asked = ranking.prepare_search(files, [query])
         return ranking.bm25(files, asked.queries[0], asked.collection)
 
     def vectors(query: str) -> object:

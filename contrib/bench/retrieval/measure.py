@@ -46,7 +46,7 @@ def _stored(collection: Collection) -> dict[UUID, str]:
 
 def _by_words(query: str, files: QuerySet[File]) -> list[UUID]:
     """The files of the best chunks by BM25 alone."""
-    asked = ranking.asked(files, [query])
+    asked = ranking.prepare_search(files, [query])
     scores = ranking.bm25(files, asked.queries[0], asked.collection)
     found = scores.best(HITS)
     best = [chunk for _, chunk in sorted(zip(-scores.of(found), found, strict=True))]

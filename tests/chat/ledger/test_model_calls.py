@@ -10,8 +10,8 @@ from django.db.models import Count, Sum
 from django.utils import timezone
 
 from chat.ledger.models import ModelCall
-from chat.ledger.services import Figures
-from chat.ledger.sums import KINDS, Used
+from chat.ledger.services import UsageFigures
+from chat.ledger.sums import KINDS, UsageReport
 from chat.models import Conversation, Message, Turn
 from chat.turns import runner
 from chat.turns.store import RequestedCall
@@ -256,5 +256,5 @@ def test_sums_agree_after_many_answers_at_once_with_stops_and_retries(person: Pe
     )
     assert whole["calls"] == 18 and whole["money"] == sum(Decimal(turn["cost"]) for turn in ended)
     for by in KINDS:
-        sums = sum((line.figures for line in Used(None, None, UTC, mine).lines(by)), Figures())
+        sums = sum((line.figures for line in UsageReport(None, None, UTC, mine).lines(by)), UsageFigures())
         assert (sums.calls, sums.input, sums.output, sums.cost) == tuple(whole.values())
