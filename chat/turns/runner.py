@@ -354,8 +354,8 @@ class _Run:
 
     def _without_others_reasoning(self, added: Sequence[Message]) -> list[Message]:
         """Return the turn's messages without the reasoning of models before this one."""
-        others, own = added[: self._of_others], added[self._of_others :]
-        return [*(replace(message, reasoning=None) for message in others), *own]
+        others = (replace(message, reasoning=None) for message in added[: self._of_others])
+        return [*others, *added[self._of_others :]]
 
     def _store_reports(self) -> None:
         """Store the reports once the request has left, so that the first token does not wait for it."""
@@ -591,7 +591,8 @@ class _Run:
         if allocated is not None and allocated.window is not None:
             self._served = allocated, sent.total
         if isinstance(seen, Truncation):
-            report["unread"], report["notice"] = seen.missing, reports.truncated(seen).dump()
+            report["unread"] = seen.missing
+            report["notice"] = reports.truncated(seen).dump()
             report["notes"].append(report["notice"])
         elif isinstance(seen, TruncationSuspicion) and await on_database(self._first_suspicion):
             report["notice"] = reports.suspected(seen).dump()
