@@ -191,15 +191,15 @@ def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(tu
             answer.add(event)
         await turn_stream.append(turn.pk, answer.drain())
         answer.emit(EventType.TOOL_CALL_APPROVAL, part=2, call="c", state=Approval.WAITING, until="")
-        asked = answer.drain()
+        question = answer.drain()
         events = event_stream.events_of(turn)
         wires = [event.wire() for event in await anext(events)]
-        await turn_stream.append(turn.pk, asked)
+        await turn_stream.append(turn.pk, question)
         await lose(turn.pk)
         await checkpoint(turn, answer)
-        while not (told := await anext(events)):
+        while not (news := await anext(events)):
             pass
-        return [*wires, *(event.wire() for event in told)], answer.seq
+        return [*wires, *(event.wire() for event in news)], answer.seq
 
     wires, seq = submit(run()).result(WAIT)
     assert (wires[-1]["type"], wires[-1]["seq"], wires[-1]["status"]) == ("SNAPSHOT", seq, "running")
@@ -251,13 +251,13 @@ def test_a_reader_waits_for_the_last_event_of_a_turn_whose_row_has_just_ended(
         answer.emit_payload(type_, payload)
         events = answer.drain()
         await on_database(store.end, turn, DONE, TurnOutcome(answer.parts, answer.seq))
-        told, late = list[str](), 0
+        types, late = list[str](), 0
         async for several in event_stream.events_of(turn):
-            told += [event.type for event in several]
+            types += [event.type for event in several]
             late += not several
             if late == 3:
                 await turn_stream.append(turn.pk, events)
-        return told
+        return types
 
     text = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
     assert submit(run()).result(WAIT) == [*text, "RUN_FINISHED"]
