@@ -18,7 +18,7 @@ from core.sentence_field import SentenceColumn
 from llm.models.provider import effort_field
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
-RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes what was deleted
+RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes deleted rows
 TEMPORARY_FOR = timedelta(hours=24)  # a temporary conversation is erased then, unless it was closed before
 
 

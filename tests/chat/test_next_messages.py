@@ -67,9 +67,9 @@ def test_what_is_kept_is_shown_and_sent_after_the_answer_in_its_order(person: Pe
     caller, file = person.caller, upload(person, "notes.txt", b"Some notes.")
     first = caller.ask("First.", SLOW)
     place = first["conversation"]
-    kept = keep(caller, place, "Second.", files=[file["id"]])
-    assert caller.get(f"conversations/{place}/next/") == kept
-    assert (kept["text"], kept["files"], kept["problem"]) == ("Second.", [file["id"]], "")
+    queued = keep(caller, place, "Second.", files=[file["id"]])
+    assert caller.get(f"conversations/{place}/next/") == queued
+    assert (queued["text"], queued["files"], queued["problem"]) == ("Second.", [file["id"]], "")
     texts = asked(caller, place, 2)
     assert texts[0].startswith("First.") and texts[1] == "Second."
     assert caller.get(f"conversations/{place}/next/", expect=404)["code"] == "no_next_message"
@@ -127,7 +127,7 @@ def test_a_stopped_answer_does_not_send_it_and_says_so(person: Person) -> None:
     caller = person.caller
     turn = caller.ask("First.", LONG)
     place = turn["conversation"]
-    kept = keep(caller, place, SECOND)
+    queued = keep(caller, place, SECOND)
     caller.post(f"turns/{turn['id']}/stop/")
     caller.ended(turn["id"])
     client = page_of(person)
@@ -135,7 +135,7 @@ def test_a_stopped_answer_does_not_send_it_and_says_so(person: Person) -> None:
     assert "Not sent, because the answer was stopped." in shown and "Send now" in shown
     wrong = client.post(f"/c/{place}/next/send/", {"next": str(uuid4())})
     assert wrong.status_code == 404 and len(branch(caller, place)) == 2
-    client.post(f"/c/{place}/next/send/", {"next": kept["id"]})
+    client.post(f"/c/{place}/next/send/", {"next": queued["id"]})
     assert asked(caller, place, 2)[1] == SECOND
 
 
@@ -166,8 +166,8 @@ def test_what_cannot_be_sent_any_more_stays_and_says_why(person: Person) -> None
 def test_without_scripts_it_goes_back_into_the_composer(person: Person) -> None:
     turn = person.caller.ask("First.", LONG)
     place = turn["conversation"]
-    kept = keep(person.caller, place, "Half a thought.")
-    shown = page_of(person).post(f"/c/{place}/next/edit/", {"next": kept["id"]}).content.decode()
+    queued = keep(person.caller, place, "Half a thought.")
+    shown = page_of(person).post(f"/c/{place}/next/edit/", {"next": queued["id"]}).content.decode()
     assert "autofocus>Half a thought.</textarea>" in shown
     person.caller.get(f"conversations/{place}/next/", expect=404)
     person.caller.post(f"turns/{turn['id']}/stop/")
@@ -244,7 +244,7 @@ def test_two_workers_send_it_once(person: Person) -> None:
 
     def send(_: int) -> int:
         try:
-            return int(sending.send_kept(place.pk))
+            return int(sending.send_next(place.pk))
         finally:
             connection.close()
 

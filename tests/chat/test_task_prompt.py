@@ -173,8 +173,8 @@ def test_somebody_without_tasks_pays_no_query_and_others_two(person: Person, scr
         turn = claim(turn_of(person, scripted_model_row).pk)
         assert turn is not None
         with CaptureQueriesContext(connection) as captured:
-            found = tasks_of_turn(turn)
-        return len(captured), bool(found and found.today)
+            tasks = tasks_of_turn(turn)
+        return len(captured), bool(tasks and tasks.today)
 
     assert read() == (0, False)
     make(person, "One")
