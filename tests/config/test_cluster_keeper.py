@@ -52,12 +52,12 @@ class Started:
 
 @pytest.fixture
 def started() -> Iterator[Started]:
-    made = Started()
-    yield made
-    for pid in (made.keeper.pid, made.program, made.left):
+    process = Started()
+    yield process
+    for pid in (process.keeper.pid, process.program, process.left):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    made.keeper.communicate()
+    process.keeper.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

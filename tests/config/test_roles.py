@@ -175,8 +175,8 @@ def place() -> Place:
 
 
 def test_it_is_said_of_each_address_which_role_it_asks_for(place: Place) -> None:
-    known = {address for _method, address in NEEDS}
-    assert {short for short, _ in place.addresses()} == known
+    needed = {address for _method, address in NEEDS}
+    assert {short for short, _ in place.addresses()} == needed
 
 
 def ask(client: Client, method: str, url: str, fields: dict[str, Any]) -> Any:
