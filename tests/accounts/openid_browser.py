@@ -27,7 +27,7 @@ def browser() -> Client:
 
 
 def begun(row: OpenIDProvider, here: Client, then: str = "/files/") -> str:
-    """Where the browser is sent."""
+    """Return the address that the browser is sent to."""
     answer = here.get(reverse("login-openid", args=[row.pk]), {"next": then})
     assert answer.status_code == 302, answer.content
     return str(answer["Location"])

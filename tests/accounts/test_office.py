@@ -79,7 +79,7 @@ def guessers(office: str) -> list[Guesser]:
 
 @pytest.fixture
 def one_window(guessers: list[Guesser]) -> Iterator[None]:
-    """Whoever guesses is held before and after; the clock's quarter of an hour may end once meanwhile."""
+    """Repeat the guesses before and after the test: the clock's quarter of an hour may end once meanwhile."""
     yield
     one, many = guessers
     assert one.looked_at <= 2 * 10 and one.answers[-1] == 429

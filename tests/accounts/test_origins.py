@@ -1,4 +1,4 @@
-"""Which pages may open a WebSocket with a browser's session."""
+"""The origins of pages that may open a WebSocket with a browser's session."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What makes the running product call a webhook, and that it tries again by itself."""
+"""The events for which the running product calls a webhook, and its further attempts."""
 
 from datetime import timedelta
 from typing import Any

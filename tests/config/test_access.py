@@ -1,4 +1,7 @@
-"""Who gets in where. The tests walk the whole URLconf, so a new address is covered when it is added."""
+"""The people who may open each address.
+
+The tests walk the whole URLconf, so a new address is covered when it is added.
+"""
 
 import json
 import re

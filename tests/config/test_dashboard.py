@@ -40,7 +40,7 @@ def _counted_anew() -> None:
 
 
 def count_anew() -> None:
-    """What the page keeps for a minute is of another test."""
+    """Drop the page's counts, which it caches for a minute, of the test before."""
     cache.delete_many(["admin:files", *(f"admin:people:{days}" for days in CHOICES)])
 
 

@@ -1,4 +1,4 @@
-"""What ends a HAProxy that hangs leaves one alone that is slow, full, or not there."""
+"""The watch of HAProxy ends one that hangs, and leaves one alone that is slow, full, or not there."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""Whose large body is worked on when."""
+"""The order in which the large bodies of people are worked on."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What stands in the logs of the addresses that people and programs ask for."""
+"""The addresses in the logs, without the secrets in them."""
 
 import io
 import json

@@ -1,6 +1,6 @@
-"""What a product's processes log while people and programs use it, with every kind of thing that nobody else may read.
+"""The logs of a product's processes, which must hold none of the secrets and private texts of people and programs.
 
-At the end of a run the same is asked of all that the product of the tests has logged: `product` in tests/conftest.py.
+The end of a run checks the logs of the tests' product in the same way: `product` in tests/conftest.py.
 """
 
 import json

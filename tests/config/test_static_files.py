@@ -114,7 +114,7 @@ def test_hashed_names_are_kept_for_good_and_sent_as_the_browser_takes_them(
 
 
 def test_a_process_that_starts_while_another_collects_serves_what_stands_there(tmp_path: Path) -> None:
-    """What the other one collects is gone as soon as it is looked at: here it leads to nothing, as a link."""
+    """A link to nothing stands for a file of the other process that is moved while this one looks."""
     (tmp_path / "app.css").write_text(".a {}")
     half = tmp_path / ".new-other" / "css"
     half.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What the product writes outside of its data directory is for its owner alone."""
+"""Files that the product writes outside of its data directory are for their owner alone."""
 
 import ast
 import os
