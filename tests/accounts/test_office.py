@@ -115,8 +115,8 @@ def test_an_office_signs_in_through_a_provider(office: str, guessers: list[Guess
     with providing() as provider:
         row = row_of(provider)
         browsers = [Client(REMOTE_ADDR=office) for _ in range(PEOPLE)]
-        begun = [here.get(reverse("login-openid", args=[row.pk])) for here in browsers]
-        for here, answer in zip(browsers, begun, strict=True):
+        redirects = [here.get(reverse("login-openid", args=[row.pk])) for here in browsers]
+        for here, answer in zip(browsers, redirects, strict=True):
             assert answer.status_code == 302
             provider.person["sub"] = uuid4().hex
             assert here.get(provider.sign_in(answer["Location"])).status_code == 302

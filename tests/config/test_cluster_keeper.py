@@ -24,8 +24,8 @@ from contrib.cluster.keeper import kept
 def program(place):
     leaves = "import os, sys, time\\nif os.fork(): os._exit(0)\\nos.setsid()\\n"
     leaves += "print(os.getpid(), flush=True)\\ntime.sleep(600)"
-    begun = subprocess.Popen([sys.executable, "-c", leaves], stdout=subprocess.PIPE, text=True)
-    print(begun.stdout.readline().strip(), place, flush=True)
+    child = subprocess.Popen([sys.executable, "-c", leaves], stdout=subprocess.PIPE, text=True)
+    print(child.stdout.readline().strip(), place, flush=True)
     time.sleep(600)
     return 0
 

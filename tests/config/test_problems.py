@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -14,6 +14,7 @@ from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
+from drf_standardized_errors.types import ExceptionHandlerContext
 from psycopg_pool import PoolTimeout
 from pytest_django.fixtures import Settings
 
@@ -30,12 +31,13 @@ def stopping(request: HttpRequest) -> HttpResponse:
     return next(iter(()))
 
 
-begun, to_end = threading.Event(), threading.Event()
+view_began = threading.Event()
+to_end = threading.Event()
 
 
 def lasting(request: HttpRequest) -> HttpResponse:
     User.objects.exists()
-    begun.set()
+    view_began.set()
     to_end.wait(60)
     return HttpResponse()
 
@@ -102,7 +104,8 @@ def test_a_refusal_lists_so_many_errors_and_no_more() -> None:
 def test_who_finds_no_connection_to_the_database_free_is_told_to_come_again(rf: RequestFactory) -> None:
     error = OperationalError("couldn't get a connection after 30.00 sec")
     error.__cause__ = PoolTimeout()
-    answer = handle(error, {"request": rf.get("/api/v1/files/"), "view": None, "args": (), "kwargs": {}})
+    context = {"request": rf.get("/api/v1/files/"), "view": None, "args": (), "kwargs": {}}
+    answer = handle(error, cast("ExceptionHandlerContext", context))
     assert answer is not None
     assert (answer.status_code, answer.data["code"], answer.headers["Retry-After"]) == (503, "unavailable", "5")
 
@@ -161,7 +164,7 @@ def test_so_is_who_cannot_even_be_looked_up(settings: Settings, address: str, me
 def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(settings: Settings, left: bool) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
     pool: Any = connection.pool  # type: ignore[attr-defined]  # of PostgreSQL's alone
-    begun.clear()
+    view_began.clear()
     to_end.clear()
 
     def lent() -> int:
@@ -178,7 +181,7 @@ def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(
             """Nobody reads."""
 
         request = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
-        await asyncio.to_thread(begun.wait, 60)
+        await asyncio.to_thread(view_began.wait, 60)
         if left:
             messages.put_nowait({"type": "http.disconnect"})
         request.cancel()  # as daphne does, every second until it ends

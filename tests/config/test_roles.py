@@ -228,8 +228,8 @@ def shown(client: Client, person: User, place: Place) -> dict[str, bool]:
     listed["the OpenAI protocol"] = NAME in [each.name for each in offered(person)]
     listed["files"] = person_sees_file(person, place)
     for name, pk in (("persona", persona), ("project", project)):
-        begun = ask(client, "POST", "/api/v1/conversations/", {name: pk})
-        listed[f"a conversation with the {name}"] = begun.status_code == 201
+        answer = ask(client, "POST", "/api/v1/conversations/", {name: pk})
+        listed[f"a conversation with the {name}"] = answer.status_code == 201
         listed[f"a page with the {name}"] = client.get(f"/?{name}={pk}").status_code == 200
     listed["a turn under way"] = not rights.lost(
         {

@@ -53,10 +53,10 @@ def test_a_thousand_that_wait_take_no_thread() -> None:
 
 def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_order() -> None:
     steps: list[str] = []
-    begun = threading.Event()
+    work_began = threading.Event()
 
     async def work() -> None:
-        begun.set()
+        work_began.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -65,7 +65,7 @@ def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_
             steps.append("in order")
 
     background.carry(work())
-    assert begun.wait(WAIT)
+    assert work_began.wait(WAIT)
     background.end(0)
     background.join()
     assert steps == ["told to end", "in order"]
