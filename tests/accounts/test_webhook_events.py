@@ -106,7 +106,7 @@ def test_a_file_whose_reading_was_cut_off_twice_is_told_too(
     # As a second reader that has died leaves it; the sweeper finds it.
     long_ago = timezone.now() - timedelta(minutes=2)
     left = {"status": File.Status.PROCESSING, "attempt": MAX_READS, "heartbeat": long_ago, "searchable": False}
-    File.objects.filter(pk=found["id"]).update(**left)
+    File.objects.filter(pk=file["id"]).update(**left)
     sweep(READS)
     [call] = receiver.wait_for("file.failed")
     assert (call.payload["data"]["file"], call.payload["data"]["code"]) == (file["id"], "interrupted")
