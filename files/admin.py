@@ -134,7 +134,7 @@ class RerankerForm(ProviderForm):
 
 
 @admin.register(Reranker)
-class RerankerAdmin(OneActiveAdmin, KeyedAdmin):
+class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold's own bases differ so
     kind = "reranker"
     form = RerankerForm
     list_display = ("name", "kind", "base_url", "model", "key_state", "state")

@@ -477,7 +477,7 @@ class ModelRowAdmin(RowAdmin):
 
 
 @admin.register(WebSearch)
-class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):
+class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold's own bases differ so
     kind = "web_search"
     form = WebSearchForm
     list_display = ("name", "kind", "address", "key_state", "state")
