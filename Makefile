@@ -40,6 +40,7 @@ help:
 	@echo "make audit   known vulnerabilities of the locked packages, from OSV and npm; needs a network"
 
 setup: $(INSTALLED_TO_TEST) $(NODE_CLIENT) $(NODE_CHECKS)
+	@git config core.hooksPath scripts/hooks 2>/dev/null || true
 
 run: $(INSTALLED_TO_RUN) $(BROWSER_PACKAGES)
 	@exec $(BIN)/python manage.py up

@@ -1,6 +1,6 @@
 """Types of JSON that other programs send or read.
 
-Use `JsonObject` only for JSON whose members another program decides: a provider's answer, a tool's arguments, a webhook's body.
+Use `JsonObject` only for JSON whose members another program decides: a provider's answer, a tool's arguments.
 A shape that this product decides has a `TypedDict` or a dataclass of its own.
 """
 

@@ -25,8 +25,7 @@ from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
 from chat.lab import services as replays
 from chat.ledger.sums import sum_days
-from chat.models.conversation_state import state_of
-from chat.models.queries import following
+from chat.models.conversation_state import follow_ups, state_of
 from chat.openai_api import create_turn
 from chat.readings import jobs as readings
 from chat.realtime.append_only import rewrite_if_due
@@ -39,8 +38,8 @@ from chat.summaries import jobs
 from chat.turns import runner, store
 from chat.turns.line import move_up
 from core import background, memory
-from core.background import TURNS, enqueue, on_database, show_life, tell_queues
-from core.consumer import Hearing
+from core.background import TURNS, enqueue, on_database, report_queues, show_life
+from core.consumer import ConsumerWatchdog
 from core.logs import metrics
 
 CLAIMS_AT_ONCE = 2
@@ -147,7 +146,7 @@ def sweep_turns() -> None:
 
 def sweep_summaries() -> None:
     """The part of `sweep_turns` for whoever waits for a summary, whether or not a worker is there to sweep."""
-    summaries = jobs.stale()
+    summaries = jobs.stale_rows()
     for conversation_id in summaries.ended:
         background.carry(_summary_ended(conversation_id))
     for job_id in summaries.unclaimed:
@@ -214,14 +213,14 @@ def _start(sender: Any, **kwargs: Any) -> None:
     background.submit(runner.warm_up()).result()
     metrics.serve()
     memory.watch()
-    hearing = Hearing(sender, list(sender.app.amqp.queues.consume_from))
-    if "turns" in hearing.queues:
+    watchdog = ConsumerWatchdog(sender, list(sender.app.amqp.queues.consume_from))
+    if "turns" in watchdog.queues:
         _taking = background.submit(take_turns())
-    background.submit(hearing.keep())
-    background.submit(schedule.keep(lambda: hearing.deaf or _draining))
-    background.submit(tell_queues(hearing.queues, lambda: hearing.deaf or _draining))
+    background.submit(watchdog.keep())
+    background.submit(schedule.keep(lambda: watchdog.stalled or _draining))
+    background.submit(report_queues(watchdog.queues, lambda: watchdog.stalled or _draining))
     if settings.ALIVE_FILE:
-        background.submit(show_life(Path(settings.ALIVE_FILE), lambda: hearing.deaf or _draining))
+        background.submit(show_life(Path(settings.ALIVE_FILE), lambda: watchdog.stalled or _draining))
 
 
 @worker_shutting_down.connect
@@ -269,21 +268,21 @@ async def follow_up(conversation_id: UUID) -> None:
 
 def _begin(conversation_id: UUID) -> bool:
     """Whether open pages show something of it."""
-    there = following(conversation_id)
-    if there.line:
+    due = follow_ups(conversation_id)
+    if due.line:
         move_up(conversation_id)
-    run = runs.in_conversation(conversation_id) if there.run else None
-    resumed = there.interrupted and resuming.resume(conversation_id)
-    if there.message:
+    run = runs.in_conversation(conversation_id) if due.run else None
+    resumed = due.interrupted and resuming.resume(conversation_id)
+    if due.message:
         sending.send_kept(conversation_id)
     if run is not None:
         runs.advance(run)
-    if there.summary:
+    if due.summary:
         for job in jobs.queued_in(conversation_id):
             enqueue("chat.tasks.summarise", job)
-    if there.draft:
+    if due.draft:
         for task_id in drafts.due_beside(conversation_id):
             enqueue("chat.tasks.draft_checklist", task_id)
-    if there.title and (titled := titles.claim(conversation_id)):
+    if due.untitled and (titled := titles.claim(conversation_id)):
         enqueue("chat.tasks.write_title", titled)
-    return resumed or there.message or run is not None
+    return resumed or due.message or run is not None

@@ -24,7 +24,7 @@ from chat.models import Conversation, Turn
 from chat.prompts.builder import model_request
 from chat.prompts.report import Change, compare
 from core.audit.services import record
-from core.background import claim, enqueue, heartbeat, on_database, silent, submit
+from core.background import claim, enqueue, heartbeat, on_database, stale_rows, submit
 from core.errors import NotFound, ProductError
 from core.i18n import dollars
 from core.permissions import require_right
@@ -216,7 +216,7 @@ def conversation_of(text: str) -> Conversation:
 
 def unclaimed() -> list[UUID]:
     """Replays that wait for a worker, or whose worker is gone."""
-    return list(silent(Replay.objects.live()).values_list("pk", flat=True))
+    return list(stale_rows(Replay.objects.live()).values_list("pk", flat=True))
 
 
 def run(pk: UUID) -> None:
@@ -237,7 +237,7 @@ def run(pk: UUID) -> None:
 
 def _claim(pk: UUID) -> Replay | None:
     waiting = Replay.objects.filter(status=Replay.Status.QUEUED)
-    running = silent(Replay.objects.filter(status=Replay.Status.RUNNING))
+    running = stale_rows(Replay.objects.filter(status=Replay.Status.RUNNING))
     if not claim(waiting | running, pk, status=Replay.Status.RUNNING, planned=0, attempt=F("attempt") + 1):
         return None
     related = ("author", "conversation", "model__provider", "profile", "system_prompt")
@@ -285,6 +285,6 @@ def _save(job: Replay, *, rows: Sequence[ReplayedTurn] = (), **fields: Any) -> b
         if not ours.update(**fields, **ended):
             return False
         # A turn that was deleted meanwhile takes its row with it.
-        here = set(Turn.objects.there().filter(pk__in=[row.turn_id for row in rows]).values_list("pk", flat=True))
+        here = set(Turn.objects.with_answer().filter(pk__in=[row.turn_id for row in rows]).values_list("pk", flat=True))
         ReplayedTurn.objects.bulk_create([row for row in rows if row.turn_id in here])
     return True

@@ -1,7 +1,7 @@
-"""Enforces the limits of users and API tokens, by the ledger and by the reservations of live turns.
+"""Enforce the limits of users and API tokens, by the ledger and by the reservations of live turns.
 
 1. `require_within` checks the limits before a turn starts. The turns of one user start one after the other, since the
-   caller holds the lock of the user (`chat.models.queries.lock`). So no two turns use the same sum.
+   caller holds the lock of the user (`chat.models.conversation_state.lock`). So no two turns use the same sum.
 2. `require_prompt_within` refuses a turn whose prompt alone exceeds the rest of a limit.
 3. The turn reserves on its row what its plan may use. The reservation ends with the turn, also when its worker is lost.
 
@@ -183,7 +183,7 @@ def require_within(person: UUID, token: UUID | None, version: UUID | None, turns
     """Return the limits to reserve from, after the check that `turns` more may start.
 
     Raises `limit_reached` (429). Makes no query without limits. The caller holds the lock of the user
-    (`chat.models.queries.lock`).
+    (`chat.models.conversation_state.lock`).
     """
     limit_states = states(person, limits_of(person, token, version))
     for state in limit_states:
@@ -219,7 +219,7 @@ def require_unused(person: UUID, token: UUID | None) -> None:
 def require_room(person: UUID, token: UUID | None) -> None:
     """Raise `limit_reached` (429) if tokens or money are used up or reserved. For calls that are no turns.
 
-    The caller holds the lock of the user (`chat.models.queries.join_line`).
+    The caller holds the lock of the user (`chat.models.conversation_state.join_line`).
     """
     for state in states(person, limits_of(person, token, None)):
         if state.limit.unit != Limit.Unit.TURNS and state.reached():

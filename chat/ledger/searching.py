@@ -9,7 +9,7 @@ from django.db import transaction
 from accounts.access.rights import counted_to
 from chat.ledger.limits import require_room
 from chat.ledger.models import ModelCall
-from chat.models.queries import join_line
+from chat.models.conversation_state import join_line
 from core.errors import ModelError
 from files.index.ledger import Payer, SearchUsage
 from files.models import Embedder, Reranker

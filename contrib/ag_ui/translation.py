@@ -15,7 +15,8 @@ import ag_ui.core as agui
 from django.urls import reverse
 
 from chat.models import Turn
-from chat.realtime.events import Approval, EventType
+from chat.models.parts import MessagePart
+from chat.realtime.events import Approval, EventType, WireEvent
 from chat.turns.store import Ending, last_event
 from contrib.ag_ui.run_input import Interrupted
 from contrib.ag_ui.start_run import NOT_RUN, call_id
@@ -27,7 +28,7 @@ ANSWER_SCHEMA = {
     "required": ["allow"],
 }
 
-Wire = dict[str, Any]  # an event of a turn as `Event.to_wire` makes it
+Wire = WireEvent
 Events = Iterator[agui.BaseEvent]
 
 
@@ -115,10 +116,11 @@ class Translation:
                 yield from self.feed({**missed, "part": number, "seq": event["seq"]})
         waiting = [part for part in event["parts"][self.told :] if part.get("approval") == Approval.WAITING]
         if waiting and event["status"] in Turn.LIVE:
-            asks = {"call": waiting[0]["id"], "state": Approval.WAITING, "seq": event["seq"]}
-            yield from self.feed({"type": EventType.TOOL_CALL_APPROVAL, **asks})
+            call = waiting[0]["id"]
+            asks: Wire = {"type": EventType.TOOL_CALL_APPROVAL, "call": call, "state": Approval.WAITING}
+            yield from self.feed({**asks, "seq": event["seq"]})
 
-    def _rest(self, number: int, part: dict[str, Any], newest: int) -> Iterator[Wire]:
+    def _rest(self, number: int, part: MessagePart, newest: int) -> Iterator[Wire]:
         """A part's events that were not told. Texts come one after the other, so only the newest can be open."""
         known = self._lengths.get(number)
         if part["type"] == "reasoning" and number in self._texts:
@@ -127,19 +129,26 @@ class Translation:
             if known is None or (self._closing and number == max(self._lengths)):
                 yield from self._rest_of_text(part, known, ended=number < newest or "citations" in part)
             for source in part.get("citations", [])[self._cited[number] :]:
-                yield {"type": EventType.CITATION, **source}
+                number, title, href = source["number"], source["title"], source["href"]
+                yield {"type": EventType.CITATION, "number": number, "title": title, "href": href}
         elif part["type"] == "tool_call":
             if known is None:
                 yield {"type": EventType.TOOL_CALL_START, "call": part["id"], "name": part["name"]}
             if not self._calls[part["id"]].ended:
                 yield from self._rest_of_call(part, known or 0)
         elif part["type"] == "tool_result" and known is None:
-            kept = {name: part[name] for name in ("text", "error", "documents")}
-            kept |= {"outgoing": part.get("outgoing", []), "stored": part.get("stored", {})}
-            yield {"type": EventType.TOOL_CALL_RESULT, "call": part["id"], **kept}
+            yield {
+                "type": EventType.TOOL_CALL_RESULT,
+                "call": part["id"],
+                "text": part["text"],
+                "error": part["error"],
+                "documents": part["documents"],
+                "outgoing": part.get("outgoing", []),
+                "stored": part.get("stored", {}),
+            }
 
     @staticmethod
-    def _rest_of_text(part: dict[str, Any], known: int | None, *, ended: bool) -> Iterator[Wire]:
+    def _rest_of_text(part: MessagePart, known: int | None, *, ended: bool) -> Iterator[Wire]:
         kind = "TEXT_MESSAGE" if part["type"] == "text" else "REASONING"
         if known is None:
             yield {"type": f"{kind}_START"}
@@ -148,7 +157,7 @@ class Translation:
         if ended:
             yield {"type": f"{kind}_END"}
 
-    def _rest_of_call(self, part: dict[str, Any], known: int) -> Iterator[Wire]:
+    def _rest_of_call(self, part: MessagePart, known: int) -> Iterator[Wire]:
         if rest := part["arguments"][known:]:
             yield {"type": EventType.TOOL_CALL_ARGS, "call": part["id"], "delta": rest}
         if "label" in part:
