@@ -146,7 +146,7 @@ def sweep_turns() -> None:
 
 def sweep_summaries() -> None:
     """The part of `sweep_turns` for whoever waits for a summary, whether or not a worker is there to sweep."""
-    summaries = jobs.stale_rows()
+    summaries = jobs.stale()
     for conversation_id in summaries.ended:
         background.carry(_summary_ended(conversation_id))
     for job_id in summaries.unclaimed:

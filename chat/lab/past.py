@@ -6,14 +6,14 @@ that it does touch is made of today's rows, once with the variation and once wit
 give what was sent, nobody can know what it would have made of that: then this is said, and no number is given.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from chat.context.rendering import Numbers
+from chat.context.rendering import CitationNumbers
 from chat.context.types import Block, ContextRequest, Room, Section
 from chat.models import Message, Summary, Turn
 from chat.models.summary import Marks
@@ -113,7 +113,7 @@ class PastContext(TurnContext):
         return self.toolbox.tokens(self.tokenizer) + self.options.format_tokens(self.tokenizer)
 
     def documents(self) -> Documents:
-        return Documents(self.tokenizer, self.model.vision, Numbers(self.call.get("numbers", {})), self.texts)
+        return Documents(self.tokenizer, self.model.vision, CitationNumbers(self.call.get("numbers", {})), self.texts)
 
     def summary_above(self, leaf: Message, marks: Marks) -> Summary | None:
         covered = self.call["summary"]
@@ -217,7 +217,7 @@ def _past(context: TurnContext, call: CallReport, **changes: Any) -> PastContext
     return PastContext(**{**same, **changes}, call=call)
 
 
-def made_with(call: CallReport) -> dict[str, Any]:
+def made_with(call: CallReport) -> Mapping[str, Any]:
     """Empty in reports of earlier versions: then today's rows have to do, and what differs is found."""
     return call.get("made_with", {})
 

@@ -49,7 +49,7 @@ class Planned(NamedTuple):
     report: CallReport
     context: PastContext
     prompt: Prompt
-    step: builder.Step
+    step: builder.CallStep
 
 
 class Again(NamedTuple):
@@ -142,7 +142,7 @@ class _Turn:
         reminders = self._reminders[varied]
         added = [message for step in self._steps[: call["cycle"] - 1] for message in step]
         searched, web_unopened = builder.searches_of([one.name for each in added for one in each.tool_calls], context)
-        step = builder.Step(
+        step = builder.CallStep(
             searched=searched,
             last=call["cycle"] >= context.profile.max_cycles,
             undefined=call["cycle"] > context.profile.max_cycles,
@@ -161,7 +161,7 @@ class _Turn:
             call, stored(context, planned, cycle=call["cycle"], refused=None, cache=entry), context, prompt, step
         )
 
-    def _cache(self, context: PastContext, prompt: Prompt, step: builder.Step) -> CacheEntry:
+    def _cache(self, context: PastContext, prompt: Prompt, step: builder.CallStep) -> CacheEntry:
         """What the cache was to serve at that time."""
         call, model, turn = context.call, context.model, self.turn
         asked = builder.fingerprint(context, prompt, step)
@@ -174,7 +174,7 @@ class _Turn:
         if _answered(turn, call):
             told = call.get("cache", NOTHING)["read"] is not None and self.replayer.variation.model is None
             self.sent[model.pk] = replace(asked, reported=told)
-        return cache.expected(asked, before, cache_rule(model), other_model=other)
+        return cache.forecast(asked, before, cache_rule(model), other_model=other)
 
 
 def _answered(turn: Turn, call: CallReport) -> bool:

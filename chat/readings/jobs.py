@@ -20,8 +20,8 @@ from django.utils import timezone
 from django.utils.translation import gettext_noop
 
 from accounts.realtime import News, tell
-from chat.citations.judging import checked, judged
-from chat.citations.services import Check
+from chat.citations.judging import check_in_time, judge
+from chat.citations.services import PartCheck
 from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.models import ModelCall
 from chat.readings import asking, checking, planning, services
@@ -334,12 +334,12 @@ async def _check(work: _Work, answer: str) -> None:
     """Holds the answer against what it cites. What was found so far is kept before the model that checks is asked."""
     reading = work.reading
     charge = Billing(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk, reading.token_id)
-    found, note = await checked(
+    found, note = await check_in_time(
         partial(checking.check, reading, work.layout, work.text, answer), charge, work.texts, None
     )
     if found and work.checker is not None:
         await on_database(_keep_check, work, found, Sentence(NOT_CHECKED))
-        found, note = await judged(found, charge, work.texts, work.checker)
+        found, note = await judge(found, charge, work.texts, work.checker)
     await on_database(_keep_check, work, found, note)
     await on_database(services.settle, work.ours)
 
@@ -388,7 +388,7 @@ def _keep(work: _Work, said: OwnAnswer, status: Reading.Status) -> None:
     _require_ours(work, **fields, citation_check=unchecked, finished=timezone.now())
 
 
-def _keep_check(work: _Work, found: Sequence[Check], note: Sentence | None) -> None:
+def _keep_check(work: _Work, found: Sequence[PartCheck], note: Sentence | None) -> None:
     """Raises `_Lost`."""
     stored = note.dump() if note else ""
     check = {"checked": found[0].checked, "doubts": found[0].doubts, "note": stored} if found else None

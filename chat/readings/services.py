@@ -125,12 +125,12 @@ class Planned:
 
     @property
     def checks(self) -> int:
-        return judging.CALLS if self.checker is not None else 0
+        return judging.MAX_CALLS if self.checker is not None else 0
 
     @property
     def usage(self) -> Usage:
         """Tokens read and written by all calls."""
-        beside = judging.at_most() if self.checker is not None else Usage(0, 0)
+        beside = judging.largest_usage() if self.checker is not None else Usage(0, 0)
         return Usage(self.plan.usage.input + beside.input, self.plan.usage.output + beside.output)
 
     @property
@@ -468,7 +468,7 @@ def _planned(model: Model, unread: Sequence[_Unread], found: Sequence[int], budg
     plan = planning.plan_of([each.tokens for each in unread], found, budget)
     named = rules_at().workspace.citation_model_id
     checker = Model.objects.usable().filter(pk=named).first() if named is not None else None
-    asked = [(model, plan.usage), *([(checker, judging.at_most())] if checker is not None else [])]
+    asked = [(model, plan.usage), *([(checker, judging.largest_usage())] if checker is not None else [])]
     costs = [_cost(each, usage) for each, usage in asked]
     files = []
     for (file, name), parts in groupby(unread, key=lambda each: (each.file, each.name)):

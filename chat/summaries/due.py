@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from chat.context.rendering import Renderer, cost
+from chat.context.rendering import PromptRenderer, cost
 from chat.context.summary import (
     SHORTEST_SUMMARY,
     Bounds,
@@ -167,7 +167,7 @@ def costs(context: TurnContext, rows: Sequence[Message], taken: int) -> list[Sum
     overhead = context.profile.message_overhead
     words: Any = {"tokenizer": context.tokenizer, "texts": context.texts}
     messages = context.documents().attach(messages_of(rows, overhead=overhead, **words), rows)
-    renderer = Renderer(ContextRequest(context.room, messages, message_overhead=overhead, **words))
+    renderer = PromptRenderer(ContextRequest(context.room, messages, message_overhead=overhead, **words))
     room = context.room.input_limit + context.room.tools_tokens - taken
     found: list[SummaryMessage] = []
     for message in reversed(messages):

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from chat.context.rendering import Numbers, ToolGuidance, documents_json
+from chat.context.rendering import CitationNumbers, ToolGuidance, documents_json
 from chat.context.types import Document
 from chat.documents.numbers import give_numbers
 from chat.models import Conversation
@@ -44,7 +44,7 @@ class Numbered:
         documents = [Document(each["id"], each["title"], each["text"], metadata=each["metadata"]) for each in found]
         places = [{"number": numbers[each["id"]], "title": each["title"], "url": each["metadata"]} for each in found]
         self.gate.learn(each["url"] for each in places)
-        text = "\n".join([documents_json(documents, Numbers(numbers)), *output.data.get("notes", ())])
+        text = "\n".join([documents_json(documents, CitationNumbers(numbers)), *output.data.get("notes", ())])
         return replace(output, text=text, data={"documents": places})
 
 
