@@ -246,6 +246,9 @@ class HistoryPolicy(NamedTuple):
     cuts_system: bool
 
 
+# To add a policy: 1. Write a function with the signature of `HistoryPolicy.select` in `chat.context.policies`. 2. Add
+# it here. 3. Add its name to `personas.models.BudgetProfile`, where admins choose it. 4. Describe its rule in
+# docs/develop/context.md, “The room”, and cover it with vectors in tests/chat/context/vectors.
 POLICIES = {
     "recent": HistoryPolicy(select_recent, cuts_system=False),
     "priority": HistoryPolicy(select_by_priority, cuts_system=True),

@@ -323,6 +323,8 @@ def answer_summary(request: Fields) -> SummaryAnswer | NoSummaryAnswer:
     }
 
 
+# To add a kind of request: 1. Write a function that reads its fields and returns a TypedDict. 2. Add it here and to
+# `PlanAnswer`. 3. Describe it in docs/develop/context.md, “manage.py plan”.
 KINDS: dict[str, Callable[[Fields], PlanAnswer]] = {
     "context": answer_context,
     "budget": answer_budget,

@@ -27,6 +27,9 @@ from chat.context.types import (
 from llm.types.model_call import StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
+# To add a layout: 1. Add its order here. 2. Add its name to `personas.models.BudgetProfile`, where admins choose it.
+# 3. Describe it in docs/develop/context.md, “Order”.
+#
 # The order of the sections in each layout (docs/develop/context.md, “Order”). `history` holds the older turns, each
 # with its files above its question; `current` holds the newest turn with its files. The project's files and their
 # listing stay together. The reminder is last in every layout.

@@ -19,6 +19,7 @@ from django.db import InterfaceError, OperationalError
 from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn
 from chat.models import Turn
+from chat.models.parts import CitedSource, MessagePart
 from chat.openai_api import errors
 from chat.openai_api.errors import failure
 from chat.realtime import event_stream

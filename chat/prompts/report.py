@@ -338,8 +338,8 @@ def doubted(doubts: int, checked: int) -> Sentence:
     )
 
 
-def fallen_back(first: str, second: str, why: Sentence, *, thought: bool) -> list[Sentence]:
-    """Return the notes that another model was asked. `thought`: the first model has reasoned in this turn."""
+def fallen_back(first: str, second: str, why: Sentence, *, reasoned: bool) -> list[Sentence]:
+    """Return the notes that another model was asked. `reasoned`: the first model has reasoned in this turn."""
     notes = [
         Sentence(
             "{second} was asked instead of {first}, which was not available (“{why}”).",
@@ -348,7 +348,7 @@ def fallen_back(first: str, second: str, why: Sentence, *, thought: bool) -> lis
             why=why,
         )
     ]
-    if thought:
+    if reasoned:
         notes.append(
             Sentence("What {first} had thought before its calls was not sent to {second}.", first=first, second=second)
         )

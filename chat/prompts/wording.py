@@ -73,6 +73,7 @@ STATES = {
     "summarised": gettext_lazy("in the summary"),
     "left_out": gettext_lazy("left out"),
 }
+# To add a reason: 1. Add its code to `chat.context.types.Reason`. 2. Add its words here; they follow “left out: ”.
 REASONS = {
     "no_room": gettext_lazy("there was no room"),
     "behind_gap": gettext_lazy("older than the first message that did not fit"),
@@ -99,6 +100,8 @@ CHANGES = {
     "changed": gettext_lazy("changed"),
     "gone": gettext_lazy("no longer sent"),
 }
+# To add a reason: 1. Return its code in `chat.context.cache`. 2. Add its words here.
+#
 # Reasons for which the provider read a prompt again that was sent before. The codes are those of `chat.context.cache`.
 CACHE_REASONS = {
     "model_changed": gettext_lazy("this model was not asked before, another was"),

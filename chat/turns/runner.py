@@ -39,7 +39,7 @@ from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
 from chat.turns.rights import TurnUses, require_rights, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, TurnOutcome, last_event
-from core.background import completed, first_on_database, on_database, with_retries
+from core.background import completed, first_on_database, on_database, persistently
 from core.errors import ModelError, ProductError
 from core.logs import tracing
 from core.logs.context import log_context
@@ -287,11 +287,11 @@ class _Run:
             raise why
         thought = any(message.reasoning is not None for message in added)
         self._of_others, self._reminders = len(added), {}
-        await self._fall_back(failed, model, why, thought=thought)
+        await self._fall_back(failed, model, why, reasoned=thought)
         self.reports[-1]["notes"].append(self._instead[0].dump())
 
     async def _fall_back(self, failed: Model, model: Model, why: ModelError, *, thought: bool = False) -> None:
-        self._why, self._instead = why, reports.fallen_back(failed.name, model.name, why.sentence, thought=thought)
+        self._why, self._instead = why, reports.fallen_back(failed.name, model.name, why.sentence, reasoned=thought)
         await on_database(store.fall_back, self.turn, model, why.code)
         names = {"model": model.name, "instead_of": failed.name}
         self.answer.emit(EventType.MODEL_FALLBACK, **names, code=why.code, detail=why.sentence.dump())
