@@ -13,7 +13,7 @@ from core.outside import wait_outside
 from core.sentences import Sentence
 from llm.models import Model
 from llm.tools.mcp import Listing, tools_of
-from llm.tools.servers import Server, ServerFailed, ToolProblem
+from llm.tools.servers import ServerFailed, ToolProblem, ToolServerConfig
 from llm.tools.services import known_tools, tool_servers
 
 WEB = ("web_search", "open_url")
@@ -90,7 +90,7 @@ def offers(only: Collection[str] | None = None) -> list[Offer]:
         return asyncio.run(ask())
 
 
-async def _offer(server: Server) -> Offer:
+async def _offer(server: ToolServerConfig) -> Offer:
     try:
         listing = await tools_of(server)
     except ServerFailed as failure:

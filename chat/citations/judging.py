@@ -24,7 +24,7 @@ from core.errors import ModelError, ProductError
 from core.sentences import Sentence
 from llm.models import Model
 from llm.services import with_fallbacks
-from llm.types.model_call import Message, ModelRequest, Usage
+from llm.types.model_call import ModelMessage, ModelRequest, Usage
 from personas.texts import Texts
 
 CHECKED_WITHIN = 5.0  # seconds; an answer whose citations take longer ends unchecked
@@ -97,7 +97,7 @@ async def _answers(
         batch = sentences[first : first + AT_ONCE]
         request = ModelRequest(
             model=model.name,
-            messages=(Message("system", texts["citation_check"]), Message("user", asked(batch))),
+            messages=(ModelMessage("system", texts["citation_check"]), ModelMessage("user", asked(batch))),
             max_output=min(ROOM_TO_THINK + LONGEST_LINE * len(batch), model.max_output or model.window, model.window),
             window=model.window,
         )

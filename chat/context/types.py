@@ -2,7 +2,7 @@
 
 Of the three forms of a message (docs/develop/context.md, “What comes back”) these are the middle one: `ContextMessage`
 is a stored message as the engine sees it, `PromptMessage` what it decided to send, from which the caller makes a
-`llm.types.model_call.Message`. All token counts are whole tokens.
+`llm.types.model_call.ModelMessage`. All token counts are whole tokens.
 """
 
 import math

@@ -41,8 +41,8 @@ from files.services import open_shown
 from llm.model_size import is_small
 from llm.models import Provider
 from llm.services import RATIO_TRUSTED, cache_rule
-from llm.truncation import Sent, script_shares
-from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
+from llm.truncation import SentTokens, script_shares
+from llm.types.model_call import Image, ModelMessage, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
 from personas.variables import fill_variables
 from projects.planner.models import Task, codes
@@ -409,7 +409,7 @@ def _block(context: TurnContext, text: str) -> Block | None:
     return Block(text, context.tokenizer.count(text)) if text else None
 
 
-def added_messages(answer_id: object, added: Sequence[Message]) -> list[ContextMessage]:
+def added_messages(answer_id: object, added: Sequence[ModelMessage]) -> list[ContextMessage]:
     """What this turn has said and been told so far, for the next cycle."""
     return [
         ContextMessage(
@@ -464,7 +464,7 @@ def log_trimmed(context: TurnContext, prompt: Prompt) -> None:
         )  # fmt: skip
 
 
-def sent(context: TurnContext, prompt: Prompt, request: ModelRequest) -> Sent:
+def sent(context: TurnContext, prompt: Prompt, request: ModelRequest) -> SentTokens:
     """What providers count much as we do, and what not: images and replayed reasoning they count in ways of their own.
 
     Where no tool may be called, some servers leave the definitions out.
@@ -475,7 +475,7 @@ def sent(context: TurnContext, prompt: Prompt, request: ModelRequest) -> Sent:
     )
     tools = context.toolbox.tokens(context.tokenizer) if request.tool_choice != "none" else 0
     texts = sum(message.tokens for message in prompt.messages) - others
-    return Sent(texts, tools, plain=not others, scripts=script_shares([each.text for each in request.messages]))
+    return SentTokens(texts, tools, plain=not others, scripts=script_shares([each.text for each in request.messages]))
 
 
 def _tool_choice(context: TurnContext, step: Step) -> ToolChoice:
@@ -547,10 +547,10 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
     )
 
 
-def _wire(message: PromptMessage, *, signed: bool) -> Message:
+def _wire(message: PromptMessage, *, signed: bool) -> ModelMessage:
     images = tuple(_image(image.id) for image in message.images)
     said = (message.role, message.text or "", images, message.tool_calls, message.tool_call_id)
-    return Message(*said, reasoning=message.reasoning if signed else None)
+    return ModelMessage(*said, reasoning=message.reasoning if signed else None)
 
 
 def _image(file_id: str) -> Image:

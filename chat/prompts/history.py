@@ -25,10 +25,10 @@ from chat.models.summary import NO_MARKS, MarkedMessage, Marks
 from files.models import File, FileText
 from files.services import store_tokens, tokens_of
 from llm.models import Model
-from llm.providers import wanted_in_later_turns
+from llm.providers import needed_in_later_turns
 from llm.step_filters.thoughts import without_reasoning
 from llm.step_filters.valid_calls import json_object
-from llm.tokens import Tokenizer
+from llm.tokens import NamedTokenizer
 from llm.types.model_call import ReasoningState, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
@@ -69,7 +69,7 @@ class Branch:
         aside = [UUID(pk) for pk in self.summary.left_aside] if self.summary else []
         return [*self.marks.pinned, *(pk for pk in aside if pk not in self.marks.by_message)]
 
-    def newest(self, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[BranchMessage]:
+    def newest(self, *, room: int, tokenizer: NamedTokenizer, overhead: int) -> list[BranchMessage]:
         """The end of the branch, oldest first: the turns that fit into `room` tokens and, if there is more, one beyond;
         before them the `older` messages. Each says with `has_files` whether files were uploaded with it."""
         bound = {
@@ -109,7 +109,7 @@ def _unsent(rows: Sequence[Row]) -> list[Row]:
     return [question for question, answer in pairwise(rows) if answer.error_code in UNSENT and not answer.parts]
 
 
-def counts_of(rows: Sequence[Row], *, tokenizer: Tokenizer, overhead: int) -> list[Count]:
+def counts_of(rows: Sequence[Row], *, tokenizer: NamedTokenizer, overhead: int) -> list[Count]:
     """The counts that these rows do not have yet and a prompt would want, by one tokenizer."""
     counted: list[Count] = []
     messages_of(rows, tokenizer=tokenizer, overhead=overhead, later=counted)
@@ -119,7 +119,7 @@ def counts_of(rows: Sequence[Row], *, tokenizer: Tokenizer, overhead: int) -> li
 def messages_of(
     rows: Sequence[Row],
     *,
-    tokenizer: Tokenizer,
+    tokenizer: NamedTokenizer,
     overhead: int,
     marks: Marks = NO_MARKS,
     later: list[Count] | None = None,
@@ -208,7 +208,7 @@ def _with_next_state(message: ContextMessage, states: dict[str, list[ReasoningSt
     if not left:
         return message
     state = left.pop(0)
-    return replace(message, reasoning=state) if wanted_in_later_turns(state) else message
+    return replace(message, reasoning=state) if needed_in_later_turns(state) else message
 
 
 def known_by(calls: Sequence[ToolCall]) -> str:
@@ -222,7 +222,7 @@ def known_by(calls: Sequence[ToolCall]) -> str:
 
 
 def with_reasoning_of_calls(
-    messages: list[ContextMessage], user: User, model: Model, tokenizer: Tokenizer, *, whole: bool
+    messages: list[ContextMessage], user: User, model: Model, tokenizer: NamedTokenizer, *, whole: bool
 ) -> list[ContextMessage]:
     """With what the model thought before calls that a program has run, when the turn goes on in another request.
 
@@ -236,7 +236,7 @@ def with_reasoning_of_calls(
     kept = StepReasoning.objects.filter(_by(model), calls__in=places, turn__conversation__owner=user).order_by("pk")
     for row in kept:
         number, state = places[row.calls], ReasoningState(tuple(row.items), row.tokens)
-        if number > asked or wanted_in_later_turns(state):
+        if number > asked or needed_in_later_turns(state):
             messages[number] = replace(messages[number], reasoning=state)
         if number > asked and row.reminder:
             reminder = Block(row.reminder, tokenizer.count(row.reminder))
@@ -244,7 +244,9 @@ def with_reasoning_of_calls(
     return messages
 
 
-def _as_history(messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: Tokenizer, overhead: int) -> int:
+def _as_history(
+    messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: NamedTokenizer, overhead: int
+) -> int:
     """What the row costs in an older turn, where results are stubs. It only bounds how much is read at once, so that
     the built-in stub will do."""
     stub = tokenizer.count(BUILT_IN["tool_result_stub"])
@@ -307,7 +309,7 @@ def _steps(parts: Sequence[dict[str, Any]]) -> list[ContextMessage]:
 def stored_result(part: dict[str, Any]) -> StoredResult | None:
     """Of a part of the type `tool_result`, what it says of the whole result; None where the text is that."""
     stored = part.get("stored")
-    return StoredResult(**stored) if stored else None
+    return StoredResult.from_json(stored) if stored else None
 
 
 def _said(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessage:
@@ -327,7 +329,7 @@ class Documents:
     leave out are not among them.
     """
 
-    tokenizer: Tokenizer
+    tokenizer: NamedTokenizer
     vision: bool
     numbers: Numbers
     texts: Texts = BUILT_IN

@@ -226,7 +226,7 @@ class Panel:
         answer, tools, room = report["reserved_output"], report["tools_tokens"], report["limit"]
         reasoning = report.get("reserved_reasoning", 0)
         margin = report["window"] - answer - tools - room
-        source = source_words(report.get("window_source", ""), Evidence.of(report.get("window_evidence", {})))
+        source = source_words(report.get("window_source", ""), Evidence.from_json(report.get("window_evidence", {})))
         rows = [
             (_("Window in force"), report["window"], source),
             (

@@ -146,7 +146,7 @@ def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt)
     whole, read, written = (round(each * ratio) for each in counts)
     left = max(0, context.room.window - whole)
     longest = min(left, model.max_output or left)
-    expected = model.prices.ahead(Usage(whole, 0, cached_input=read, cache_written=written), longest)
+    expected = model.prices.expected_cost(Usage(whole, 0, cached_input=read, cache_written=written), longest)
     return {**{name: f"{amount:f}" for name, amount in asdict(expected).items()}, "longest_answer": longest}
 
 
@@ -154,7 +154,7 @@ def _learnt_window(context: TurnContext) -> str:
     """Return a sentence on the window where it is smaller than the model's row says; empty where it is not."""
     if context.window >= context.model.context_window or context.window_source == "profile":
         return ""
-    why = source_words(context.window_source, Evidence.of(context.model.window_evidence))
+    why = source_words(context.window_source, Evidence.from_json(context.model.window_evidence))
     return _("Its window is %(tokens)s tokens here (%(why)s).") % {"tokens": grouped(context.window), "why": why}
 
 

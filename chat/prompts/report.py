@@ -29,8 +29,8 @@ from core.net.outgoing import Sent
 from core.sentences import Sentence
 from files.models import File
 from llm.counting import exact_count
-from llm.truncation import Sent as SentTokens
-from llm.truncation import Truncation, TruncationSuspicion
+from llm.learning import EvidenceJson
+from llm.truncation import SentTokens, Truncation, TruncationSuspicion
 from llm.types.model_call import ModelRequest, ParametersLeftOut
 from personas.services import texts_then
 from personas.texts import Texts
@@ -103,7 +103,7 @@ class CallReport(ReportEntry):
     provider_count: int | None  # the prompt with its tools, as the provider counted it before it was sent
     cache: NotRequired[CacheEntry]
     window_source: NotRequired[str]  # see `chat.prompts.turn_context.TurnContext.window_source`
-    window_evidence: NotRequired[dict[str, Any]]  # of a learnt one, see `llm.learning.Evidence`
+    window_evidence: NotRequired[EvidenceJson]  # of a learnt window; else empty
     # Shown to nobody; for planning the same again:
     made_with: NotRequired[dict[str, Any]]  # see `chat.prompts.turn_context.TurnContext.made_with`
     at: NotRequired[float]  # seconds since the epoch
@@ -135,13 +135,13 @@ class WindowEntry(TypedDict):
 
     window: int
     window_source: str
-    window_evidence: dict[str, Any]
+    window_evidence: EvidenceJson
 
 
 def window_of(context: TurnContext) -> WindowEntry:
     """Return the window that a prompt is planned for, and where it comes from."""
     learnt = context.window == context.model.window and context.window < context.model.context_window
-    evidence = context.model.window_evidence if learnt else {}
+    evidence: EvidenceJson = context.model.window_evidence if learnt else {}
     return {"window": context.window, "window_source": context.window_source, "window_evidence": evidence}
 
 

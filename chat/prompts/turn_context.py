@@ -35,7 +35,7 @@ from llm import tokens
 from llm.learning import SMALLEST_WINDOW, window_source
 from llm.models import Model
 from llm.services import RATIO_TRUSTED
-from llm.tokens import Tokenizer
+from llm.tokens import NamedTokenizer
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import reminders_for, rules_at
@@ -88,7 +88,7 @@ class Options:
     sampling: Sampling = NO_SAMPLING
     response_format: Mapping[str, Any] | None = None
 
-    def format_tokens(self, tokenizer: Tokenizer) -> int:
+    def format_tokens(self, tokenizer: NamedTokenizer) -> int:
         """What the schema of the answer costs; providers send it to the model like the definition of a tool."""
         described = (self.response_format or {}).get("json_schema")
         return tokenizer.count(json.dumps(described, ensure_ascii=False, sort_keys=True)) if described else 0
@@ -180,7 +180,7 @@ class TurnContext:
     texts: Texts = BUILT_IN
 
     @cached_property
-    def tokenizer(self) -> tokens.Tokenizer:
+    def tokenizer(self) -> tokens.NamedTokenizer:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
 
     @property

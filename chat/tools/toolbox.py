@@ -28,9 +28,9 @@ from core.background import on_database
 from core.sentences import Sentence
 from files.models import File
 from llm.models import Model
-from llm.tokens import Tokenizer
+from llm.tokens import NamedTokenizer
 from llm.tools.mcp import Listing, ServerTool, tools_of
-from llm.tools.servers import Server, ServerFailed
+from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.tools.services import known_tools, remember_listing, tool_servers, web_search_tool
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool
@@ -94,7 +94,7 @@ class Toolbox:
         """The names of those whose results can be cited."""
         return frozenset(each.name for each in self.guidance if each.is_search)
 
-    def tokens(self, tokenizer: Tokenizer) -> int:
+    def tokens(self, tokenizer: NamedTokenizer) -> int:
         """What the definitions cost; providers send them to the model as JSON."""
         if not self.definitions:
             return 0
@@ -232,7 +232,7 @@ def with_known_tools(box: Toolbox, persona: Persona | None, model: Model, rights
     box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
-    answers: list[tuple[Server, Listing | Sentence]] = []
+    answers: list[tuple[ToolServerConfig, Listing | Sentence]] = []
     for server, listing in known_tools():
         answers.append((server, _kept_in(server, box) or (_unknown(server.name) if listing is None else listing)))
     return _with(box, allowed, answers)
@@ -269,14 +269,14 @@ def _unknown(name: str) -> Sentence:
     return Sentence("The tools of the server {name} are not known yet; they come on top.", name=name)
 
 
-def _kept_in(server: Server, box: Toolbox) -> Sentence | None:
+def _kept_in(server: ToolServerConfig, box: Toolbox) -> Sentence | None:
     """The sentence that says why none of its tools are there: they reach out, and the web is off."""
     if box.web or not server.reaches_out:
         return None
     return Sentence(WEB_OFF, names=f"{server.name}{SEPARATOR}*")
 
 
-async def _listed(server: Server, box: Toolbox) -> Listing | Sentence:
+async def _listed(server: ToolServerConfig, box: Toolbox) -> Listing | Sentence:
     """What it offers now; or the sentence that says why there is nothing."""
     if why := _kept_in(server, box):
         return why
@@ -289,7 +289,9 @@ async def _listed(server: Server, box: Toolbox) -> Listing | Sentence:
     return listing
 
 
-def _with(box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[Server, Listing | Sentence]]) -> Toolbox:
+def _with(
+    box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[ToolServerConfig, Listing | Sentence]]
+) -> Toolbox:
     """With those of the servers' tools that the persona may call, by server and name; a sentence becomes a note.
 
     They have no guidance: their descriptions, which the model gets with their definitions, say when to call them.

@@ -163,7 +163,7 @@ class Answer:
         self.sources.learn(documents)
         payload = {"text": run.text, "error": run.error, "arguments": run.call.arguments, "documents": documents}
         payload["outgoing"] = list(run.data.get("outgoing", ()))
-        payload["stored"] = asdict(run.result) if run.result is not None else {}
+        payload["stored"] = run.result.as_json() if run.result is not None else {}
         self.emit(EventType.TOOL_CALL_RESULT, part=self._count, call=id_, **payload)
 
     def begun(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, str]:

@@ -65,13 +65,13 @@ from llm.services import (
     outage_of,
     shared_client,
 )
-from llm.truncation import CallReported, Sent, Truncation, TruncationSuspicion
+from llm.truncation import CallReported, SentTokens, Truncation, TruncationSuspicion
 from llm.types.model_call import (
     STREAM,
     Allocated,
     HandedOver,
     LoopEvent,
-    Message,
+    ModelMessage,
     ParametersLeftOut,
     StepFinished,
     TextBecameReasoning,
@@ -151,7 +151,7 @@ class _Run:
         self.answer = Answer(str(turn.pk))
         self._results = ResultKeeper(turn.conversation, turn.answer_id)
         self.reports: list[CallReport] = []
-        self._sent = Sent(0)  # by the newest call
+        self._sent = SentTokens(0)  # by the newest call
         self._images = 0  # of the newest call
         self._answer_limit = 0  # tokens of the longest answer that the newest call asked for
         self._calls: list[CallReported] = []
@@ -265,7 +265,7 @@ class _Run:
         """None until it is begun."""
         return uses_of(self.context) if hasattr(self, "context") else None
 
-    async def _next_model(self, why: ModelError, added: Sequence[Message]) -> None:
+    async def _next_model(self, why: ModelError, added: Sequence[ModelMessage]) -> None:
         """Another model goes on from what the turn has added. Raises the error when there is none."""
         failed = self.context.model
         note_outage(failed, why)
@@ -286,7 +286,7 @@ class _Run:
         searched = any(part.get("name") == SEARCH_GUIDANCE.name for part in self.answer.parts)
         await self._begin(await on_database(partial(context_of_turn, searched=searched), self.turn, model))
 
-    async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
+    async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[ModelMessage]) -> agent_loop.PreparedCall:
         if cycle.refused is not None and cycle.refused.unavailable:
             await self._next_model(cycle.refused, added)
         added = self._of_this_model(added)
@@ -312,9 +312,11 @@ class _Run:
             refused=report["refused"],
         )
         self._news.set()
-        return agent_loop.Call(shared_client(self.context.model.provider), request, self.tools, self.answer.external)
+        return agent_loop.PreparedCall(
+            shared_client(self.context.model.provider), request, self.tools, self.answer.external
+        )
 
-    def _of_this_model(self, added: Sequence[Message]) -> list[Message]:
+    def _of_this_model(self, added: Sequence[ModelMessage]) -> list[ModelMessage]:
         """What another model has thought is not for this one."""
         others, own = added[: self._of_others], added[self._of_others :]
         return [*(replace(message, reasoning=None) for message in others), *own]
@@ -366,7 +368,7 @@ class _Run:
         return reports.refused_without_limit(before, self.context.window)
 
     def _plan(
-        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message], refused: Sentence | None
+        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[ModelMessage], refused: Sentence | None
     ) -> Made:
         store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
@@ -517,12 +519,12 @@ class _Run:
         """What the provider says it read, and what of that from its cache, is held against what was sent, by call."""
         call, model, usage = self.reports[-1], self.context.model, step.usage
         if self._asked is not None:
-            answered = replace(self._asked, reported=step.cache_told, answer=step.answer)
+            answered = replace(self._asked, reported=step.cache_reported, answer=step.answer)
             self._prompts[model.pk] = self._answered[model.pk] = answered
         if usage is None:
             return
         call["usage"] = asdict(usage)
-        if step.cache_told:
+        if step.cache_reported:
             counted = call["used"] + call["tools_tokens"]
             sent = self._prompts[model.pk]
             call["cache"] = cache.billed(call["cache"], sent, usage.sensible(), counted, step.changed)

@@ -145,7 +145,9 @@ class _Remote:
         self._model, self._dimensions = model, dimensions
         # Not imported before it is needed: most processes never speak HTTP to a model.
         embeddings = import_module("llm.providers.embeddings")
-        self._client = embeddings.Client(base_url or OPENAI_URL, api_key, timeout, again=2 if timeout > HURRIED else 0)
+        self._client = embeddings.EmbeddingsClient(
+            base_url or OPENAI_URL, api_key, timeout, again=2 if timeout > HURRIED else 0
+        )
 
     def embed(self, texts: Sequence[str], read: Read) -> list[Vector | None]:
         wordy = [at for at, text in enumerate(texts) if text.strip()]

@@ -115,7 +115,7 @@ def _read(query: str, texts: Sequence[str]) -> int:
 @lru_cache(maxsize=8)
 def _client(kind: str, base_url: str, api_key: str, patience: float) -> Any:
     # Not imported before it is needed: most processes never speak HTTP to a model.
-    return import_module("llm.providers.reranking").Client(kind, base_url, api_key, patience)
+    return import_module("llm.providers.reranking").RerankingClient(kind, base_url, api_key, patience)
 
 
 def _from_0_to_1(scores: list[float]) -> list[float]:

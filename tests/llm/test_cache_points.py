@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from llm.providers import anthropic, responses
-from llm.types.model_call import Message, ModelRequest, ReasoningState, ToolCall
+from llm.types.model_call import ModelMessage, ModelRequest, ReasoningState, ToolCall
 from tests.scripted_model import caching
 
 KEPT = {"cache_control": {"type": "ephemeral"}}
 THOUGHT = ReasoningState(({"type": "thinking", "thinking": "Hm.", "signature": "s"},))
 PROMPT = (
-    Message("system", "Be brief."),
-    Message("user", "A file."),
-    Message("user", "Hello"),
-    Message("assistant", "", tool_calls=(ToolCall("a", "look", "{}"),), reasoning=THOUGHT),
+    ModelMessage("system", "Be brief."),
+    ModelMessage("user", "A file."),
+    ModelMessage("user", "Hello"),
+    ModelMessage("assistant", "", tool_calls=(ToolCall("a", "look", "{}"),), reasoning=THOUGHT),
 )
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from llm.types.model_call import Message, ToolDefinition
+from llm.types.model_call import ModelMessage, ToolDefinition
 from tests.llm.conftest import Connect, asking
 from tests.scripted_model import ScriptedModel
 
 TOOL = ToolDefinition("get_tasks", "Lists tasks.", {"type": "object", "properties": {}})
-MESSAGES = (Message("system", "Be brief."), Message("user", "word " * 800))
+MESSAGES = (ModelMessage("system", "Be brief."), ModelMessage("user", "word " * 800))
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "responses"])

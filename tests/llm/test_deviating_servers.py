@@ -9,7 +9,7 @@ import pytest
 from core.errors import ModelError
 from llm.providers import create
 from llm.types.model_call import (
-    Message,
+    ModelMessage,
     ParametersLeftOut,
     ReasoningDelta,
     ReasoningState,
@@ -129,13 +129,19 @@ async def test_calls_go_back_as_every_server_takes_them(
     connect: Connect, scripted_model: ScriptedModel, kind: str
 ) -> None:
     results = (
-        Message("tool", "One.", tool_call_id="call_x"),
-        Message("tool", "Two.", tool_call_id="call_x"),
-        Message("tool", "Three.", tool_call_id=""),
+        ModelMessage("tool", "One.", tool_call_id="call_x"),
+        ModelMessage("tool", "Two.", tool_call_id="call_x"),
+        ModelMessage("tool", "Three.", tool_call_id=""),
     )
-    turn = (Message("assistant", tool_calls=BROKEN), *results)
-    messages = (Message("user", "Hello"), *turn, Message("assistant", "Well."), Message("user", "Again"), *turn)
-    request = asking(messages=(*messages, Message("user", "And now?")), tools=(TASKS,))
+    turn = (ModelMessage("assistant", tool_calls=BROKEN), *results)
+    messages = (
+        ModelMessage("user", "Hello"),
+        *turn,
+        ModelMessage("assistant", "Well."),
+        ModelMessage("user", "Again"),
+        *turn,
+    )
+    request = asking(messages=(*messages, ModelMessage("user", "And now?")), tools=(TASKS,))
     assert text_of(await events_of(connect(kind), request))
     body = await sent(scripted_model)
     if kind == "openai":
@@ -162,8 +168,8 @@ async def test_reasoning_with_calls_that_no_server_takes_does_not_go_back(
         "responses": {"type": "function_call", "call_id": "c1", "name": call.name, "arguments": "{}", "id": "fc_1"},
         "anthropic": {"type": "tool_use", "id": "c1", "name": call.name, "input": {}},
     }
-    thought = Message("assistant", tool_calls=(call,), reasoning=ReasoningState((items[kind],)))
-    messages = (Message("user", "Hello"), thought, Message("tool", "Rain.", tool_call_id="c1"))
+    thought = ModelMessage("assistant", tool_calls=(call,), reasoning=ReasoningState((items[kind],)))
+    messages = (ModelMessage("user", "Hello"), thought, ModelMessage("tool", "Rain.", tool_call_id="c1"))
     assert text_of(await events_of(connect(kind), asking(messages=messages, tools=(WEATHER,))))
     assert "functions_x" in json.dumps(await sent(scripted_model))
 

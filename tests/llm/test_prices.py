@@ -51,7 +51,7 @@ def test_one_price_for_all_makes_the_cache_indifferent(price: Decimal, usage: Us
 @given(every_price, counts, counts, counts)
 def test_no_call_costs_more_than_was_said_ahead(price: Prices, prompt: int, answer: int, cached: int) -> None:
     ahead = Usage(prompt, 0, cached_input=cached)
-    expected = price.ahead(ahead, answer)
+    expected = price.expected_cost(ahead, answer)
     assert expected.prompt == price.cost(ahead)
     assert expected.answer_per_1000 * 1_000 == price.output
     plain, read, written = Usage(prompt, answer), Usage(prompt, answer, cached), Usage(prompt, answer, 0, 0, prompt)

@@ -6,7 +6,15 @@ from contextlib import aclosing
 import pytest
 
 from core.errors import ModelError
-from llm.types.model_call import Message, ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
+from llm.types.model_call import (
+    ModelMessage,
+    ReasoningDelta,
+    StepFinished,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
 from tests.llm.conftest import Connect, asking, events_of, text_of
 from tests.scripted_model import DEFAULT_TEXT, ScriptedModel, expected_text
 
@@ -133,5 +141,7 @@ async def test_text_that_cannot_be_stored_is_made_sound(connect: Connect, kind: 
 
 
 async def test_without_a_script_the_model_still_answers(connect: Connect, kind: str) -> None:
-    events = await events_of(connect(kind), asking(messages=(Message("system", "Be kind."), Message("user", "Hi"))))
+    events = await events_of(
+        connect(kind), asking(messages=(ModelMessage("system", "Be kind."), ModelMessage("user", "Hi")))
+    )
     assert text_of(events) == DEFAULT_TEXT

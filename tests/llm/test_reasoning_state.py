@@ -9,13 +9,13 @@ import pytest
 
 from core.sentences import Sentence
 from llm import agent_loop
-from llm.providers import lacking, wanted_in_later_turns
+from llm.providers import lacking, needed_in_later_turns
 from llm.types.model_call import (
     LoopEvent,
-    Message,
+    ModelMessage,
     ModelRequest,
     ParametersLeftOut,
-    Provider,
+    ProviderClient,
     ReasoningDelta,
     Sampling,
     StepFinished,
@@ -81,25 +81,25 @@ class Weather:
 
 
 async def turn(
-    provider: Provider, model: str, script: dict[str, Any], history: Sequence[Message] = (), **fields: Any
-) -> tuple[list[LoopEvent], list[Message]]:
+    provider: ProviderClient, model: str, script: dict[str, Any], history: Sequence[ModelMessage] = (), **fields: Any
+) -> tuple[list[LoopEvent], list[ModelMessage]]:
     """One turn behind `history`: its events, and the messages that it adds, with what is wanted in later turns."""
-    question = Message("user", f"What is the weather?\nscript: {json.dumps(script)}")
-    told: list[Message] = []
+    question = ModelMessage("user", f"What is the weather?\nscript: {json.dumps(script)}")
+    told: list[ModelMessage] = []
 
-    async def prepare(cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
+    async def prepare(cycle: agent_loop.Cycle, added: Sequence[ModelMessage]) -> agent_loop.PreparedCall:
         told[:] = added
-        messages = (Message("system", "Be brief."), *history, question, *added)
+        messages = (ModelMessage("system", "Be brief."), *history, question, *added)
         given: dict[str, Any] = {"model": model, "messages": messages, "max_output": 500, "tools": (WEATHER,)}
-        return agent_loop.Call(provider, ModelRequest(**(given | fields)), {"weather": Weather()})
+        return agent_loop.PreparedCall(provider, ModelRequest(**(given | fields)), {"weather": Weather()})
 
     events = [event async for event in agent_loop.run(prepare)]
     said = "".join(event.text for event in events if isinstance(event, TextDelta))
-    kept = [each if each.reasoning and wanted_in_later_turns(each.reasoning) else forgotten(each) for each in told]
-    return events, [question, *kept, Message("assistant", said)]
+    kept = [each if each.reasoning and needed_in_later_turns(each.reasoning) else forgotten(each) for each in told]
+    return events, [question, *kept, ModelMessage("assistant", said)]
 
 
-def forgotten(message: Message) -> Message:
+def forgotten(message: ModelMessage) -> ModelMessage:
     return replace(message, reasoning=None)
 
 
@@ -129,7 +129,7 @@ async def test_a_loop_of_three_calls_and_the_next_turn_are_taken(
 async def test_another_model_takes_the_conversation_over_and_gives_it_back(
     first: str, second: str, connect: Connect
 ) -> None:
-    said: list[tuple[str, Message]] = []
+    said: list[tuple[str, ModelMessage]] = []
     for server in (first, second, first):
         kind, dialect, model = SERVERS[server]
         history = [message if by == server else forgotten(message) for by, message in said]
@@ -230,8 +230,8 @@ async def test_mistral_gets_ids_of_its_length_whoever_made_the_call(
     for model in ("magistral-medium-3", "a-name-that-tells-nothing"):
         call = ToolCall("call_0123456789", "weather", "{}")
         messages = (
-            *(Message("user", "Hi"), Message("assistant", tool_calls=(call,))),
-            Message("tool", "Rain.", tool_call_id=call.id),
+            *(ModelMessage("user", "Hi"), ModelMessage("assistant", tool_calls=(call,))),
+            ModelMessage("tool", "Rain.", tool_call_id=call.id),
         )
         events = await events_of(
             connect("openai", dialect="mistral"), asking(messages=messages, model=model, tools=(WEATHER,))
@@ -260,9 +260,9 @@ async def test_reasoning_that_is_not_taken_back_is_left_out_and_said(connect: Co
     identity = next(event.id for event in first if isinstance(event, ToolCallStarted))
     call = ToolCall(identity, "weather", '{"city": 0}')
     messages = (
-        Message("user", f"Something else\nscript: {json.dumps({'text': 'Well.'})}"),
-        Message("assistant", "", tool_calls=(call,), reasoning=state),
-        Message("tool", "Rain.", tool_call_id=identity),
+        ModelMessage("user", f"Something else\nscript: {json.dumps({'text': 'Well.'})}"),
+        ModelMessage("assistant", "", tool_calls=(call,), reasoning=state),
+        ModelMessage("tool", "Rain.", tool_call_id=identity),
     )
     events = await events_of(provider, asking(messages=messages, tools=(WEATHER,)))
     assert events[0] == ParametersLeftOut(("reasoning of earlier steps",))

@@ -14,7 +14,7 @@ from accounts.models import User
 from core.crypto import decrypt
 from core.errors import ProductError
 from llm.models import ToolServer, WebAccess, WebSearch
-from llm.tools.servers import Server
+from llm.tools.servers import ToolServerConfig
 from llm.tools.services import store_tool_server, store_web_search, tool_servers, use_web_search, web_search_tool
 from llm.types.tools import run_tool
 from tests.llm.misbehaving_server import Misbehaving, tool
@@ -193,7 +193,7 @@ def test_a_tool_server_is_set_up_and_its_secret_is_on_no_page(
     assert all(response.status_code == 200 and KEY not in response.content.decode() for response in responses)
     assert KEY not in caplog.text + told
     [server] = tool_servers()
-    assert server == Server("renamed", f"{ADDRESS}/mcp", secrets={"X-Token": KEY})
+    assert server == ToolServerConfig("renamed", f"{ADDRESS}/mcp", secrets={"X-Token": KEY})
     admin_client.post(url, server_form(tool_server, approval_required="on"))
     assert [each.approval_required for each in tool_servers()] == [True]
     assert KEY not in repr(server)
