@@ -21,7 +21,7 @@ from core.sentences import Sentence
 from files import services
 from files.models import File, FileText, RecognisedPage
 from files.models.file import Uses
-from readers.api import RECOGNISED, Place, of_passage, unpacked
+from readers.api import RECOGNISED, WordPlace, places_of_passage, unpacked
 
 WINDOW = 60_000  # characters shown at a time
 MOST_PIECES = 50  # pages shown at a time
@@ -120,11 +120,11 @@ class Reading:
         before, passage, _ = self._with_text([piece])[0].marked(start, end)
         return passage, before
 
-    def places(self, page: int, before: str, passage: str) -> list[Place]:
+    def places(self, page: int, before: str, passage: str) -> list[WordPlace]:
         """Where a passage stands on a page that was recognised, if that is known; `before` is the text before it."""
         kept = RecognisedPage.objects.filter(file=self.file, page=page).values_list("places", flat=True)
         packed = kept.first() if passage else None
-        return of_passage(unpacked(bytes(packed)), before, passage) if packed else []
+        return places_of_passage(unpacked(bytes(packed)), before, passage) if packed else []
 
     def without_places(self, pieces: Iterable[Piece]) -> set[int]:
         """Pages whose text was recognised without telling where its words stand, so that nothing is marked on them."""

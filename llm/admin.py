@@ -188,9 +188,10 @@ class ProviderAdmin(KeyedAdmin):
 
 @dataclass(frozen=True, slots=True)
 class TestedModel:
-    """A model on the page of a connection test. `row`: its row, if it is added. `reported`: the provider reported facts.
+    """A model on the page of a connection test.
 
-    `words`: its known values. `instead`: values that an admin has set instead of known ones.
+    `row`: its row, if it is added. `reported`: the provider reported facts. `words`: its known values. `instead`:
+    values that an admin has set instead of known ones.
     """
 
     name: str

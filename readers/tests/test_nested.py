@@ -294,7 +294,7 @@ def test_a_table_of_powerpoint_97_is_told_from_where_its_cells_stand() -> None:
     cells = cell(0, 0, 20, 10, "Both") + cell(0, 10, 10, 20, "Grüße") + cell(10, 10, 20, 20, "b")
     content = record(0xF002, record(0xF003, table + cells))
     [text] = Records(content).texts(Record(0, 0, 0, len(content), True))
-    assert text.said == "| Both | Both |\n| --- | --- |\n| Grüße | b |"
+    assert text.text == "| Both | Both |\n| --- | --- |\n| Grüße | b |"
 
 
 @pytest.mark.parametrize("name", ["harbour.doc", "deck.ppt"])

@@ -5,7 +5,7 @@ import pytest
 from readers.tests import samples
 from readers.tests.reading import Read, pages, read
 from readers.text.grids import Box, Glyph, Rule, aligned, ruled
-from readers.text.headings import Line, key, marked
+from readers.text.headings import PageLine, key, marked
 from readers.text.words import DIVIDED, joined
 
 __all__ = ["read"]
@@ -91,8 +91,8 @@ def test_a_line_in_larger_letters_is_a_heading(read: Read) -> None:
     ]
 
 
-def lines(*given: tuple[str, float, bool]) -> list[Line]:
-    return [Line(*line) for line in given]
+def lines(*given: tuple[str, float, bool]) -> list[PageLine]:
+    return [PageLine(*line) for line in given]
 
 
 def test_headings_are_told_by_outline_size_and_weight() -> None:

@@ -214,7 +214,7 @@ def test_a_program_reads_the_system_writes_its_own_folder_and_has_no_network(
     assert programs.run(folder, "/bin/sh", "-c", tries).split() == [b"kept", b"system"]
     assert not (tmp_path / "out").exists()
     # An interpreter outside the system's folders is not run, so the network is asked for by the shell's own means.
-    perl = programs.found("perl")
+    perl = programs.find("perl")
     if perl and sys.platform == "linux":
         asked = (
             "socket(my $s, 2, 1, 0) ? print 'inet ' : print 'no '; socket(my $u, 1, 1, 0) ? print 'unix' : print 'none'"

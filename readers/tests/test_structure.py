@@ -19,7 +19,7 @@ from readers.tests import samples
 from readers.tests.reading import Read, pages, read
 from readers.tests.samples import paragraph
 from readers.text.formulas import latex
-from readers.text.numbering import Level, Numbering, written
+from readers.text.numbering import ListLevel, Numbering, written
 from readers.text.tables import Cell, markdown
 
 __all__ = ["read"]
@@ -145,7 +145,9 @@ def test_numbers_are_written_in_their_form(form: str, numbers: tuple[int, ...], 
 
 
 def test_a_level_starts_anew_below_the_next_number_above_it() -> None:
-    numbering = Numbering({0: Level(pattern="%1."), 1: Level(pattern="%1.%2"), 2: Level(start=3, pattern="%3)")})
+    numbering = Numbering(
+        {0: ListLevel(pattern="%1."), 1: ListLevel(pattern="%1.%2"), 2: ListLevel(start=3, pattern="%3)")}
+    )
     assert [numbering.next(level) for level in (0, 1, 1, 2, 2, 0, 1, 2)] == [
         *("1.", "1.1", "1.2", "3)", "4)", "2.", "2.1", "3)"),
     ]
