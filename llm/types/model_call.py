@@ -50,8 +50,8 @@ class ReasoningState:
     tokens: int = 0
 
 
-class StoredResultJson(TypedDict):
-    """A `StoredResult` as it stands in the database and in events."""
+class StoredResultJson(TypedDict, total=False):
+    """A `StoredResult` as it stands in the database and in events; empty where the text is whole."""
 
     tokens: int
     characters: int

@@ -34,8 +34,8 @@ async def sent(connect: Connect, scripted_model: ScriptedModel, request: ModelRe
     return body
 
 
-def text(said: str) -> dict[str, str]:
-    return {"type": "text", "text": said}
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
 
 
 async def test_a_request_is_sent_as_the_protocol_wants_it(connect: Connect, scripted_model: ScriptedModel) -> None:
@@ -226,7 +226,7 @@ async def test_any_conversation_is_acceptable(
     messages: list[tuple[Any, str]],
     roles_and_texts: list[tuple[str, list[str]]],
 ) -> None:
-    request = asking(messages=tuple(ModelMessage(role, said) for role, said in messages))
+    request = asking(messages=tuple(ModelMessage(role, words) for role, words in messages))
     body = await sent(connect, scripted_model, request)
     assert [
         (message["role"], [block["text"] for block in message["content"]]) for message in body["messages"]

@@ -41,13 +41,13 @@ def test_openai_is_asked_on_texts_of_the_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "said"),
+    ("blocks", "error"),
     [
         ([{"type": "text", "text": "a", **KEPT}] * 5, "A maximum of 4 blocks"),
         ([{"type": "thinking", "thinking": "a", **KEPT}], "thinking.cache_control"),
         ([{"type": "text", "text": " ", **KEPT}], "empty text blocks"),
     ],
 )
-def test_the_scripted_anthropic_refuses_what_the_real_one_does(blocks: list[Any], said: str) -> None:
+def test_the_scripted_anthropic_refuses_what_the_real_one_does(blocks: list[Any], error: str) -> None:
     body = {"messages": [{"role": "user", "content": blocks}]}
-    assert said in str(caching.anthropic_refusal(body))
+    assert error in str(caching.anthropic_refusal(body))

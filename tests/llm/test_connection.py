@@ -1,4 +1,4 @@
-"""What goes over the wire to models and comes back, byte by byte: odd servers, proxies, redirects, TLS."""
+"""Test the bytes to and from models: odd servers, proxies, redirects, TLS."""
 
 import asyncio
 import base64
@@ -56,17 +56,17 @@ def in_pieces(whole: bytes, size: int) -> Play:
 @pytest_asyncio.fixture
 async def client() -> AsyncIterator[Client]:
     """Makes a client of a server; `account` stands before its host."""
-    made: list[ProviderClient] = []
+    clients: list[ProviderClient] = []
 
     def make(
         server: RawServer | str, *, kind: str = "openai", silence: float = 20.0, account: str = ""
     ) -> ProviderClient:
         url = server if isinstance(server, str) else f"http://{account}127.0.0.2:{server.port}/v1"
-        made.append(create(kind, base_url=url, api_key=KEY, silence_timeout=silence))
-        return made[-1]
+        clients.append(create(kind, base_url=url, api_key=KEY, silence_timeout=silence))
+        return clients[-1]
 
     yield make
-    for each in made:
+    for each in clients:
         await each.close()
 
 
