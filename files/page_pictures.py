@@ -26,7 +26,7 @@ from files.ingest import LOST
 from files.models import File
 from files.pages import StoredText
 from files.undrawn import failure_of, remember_failure
-from readers.api import Place, ReaderError, shown_page
+from readers.api import ReaderError, WordPlace, shown_page
 
 DRAWN_AT_ONCE = 2  # pages, by one process
 WAITING_OF_PERSON = 2  # requests of one user, in addition to the one that is being drawn

@@ -25,7 +25,7 @@ from core.errors import ModelError, ProductError
 from core.sentences import Sentence
 from llm.models import Model
 from llm.services import with_fallbacks
-from llm.types.model_call import Message, ModelRequest, Usage
+from llm.types.model_call import ModelMessage, ModelRequest, Usage
 from personas.texts import Texts
 
 RULES_TIMEOUT = 5.0  # seconds; an answer whose citations take longer ends unchecked

@@ -29,7 +29,7 @@ from core.sentences import Sentence
 from files.models import File
 from llm.models import Model
 from llm.services import cache_rule
-from llm.types.model_call import Message, ReasoningState, ToolCall, Usage
+from llm.types.model_call import ModelMessage, ReasoningState, ToolCall, Usage
 from personas.services import texts_then
 from personas.texts import BUILT_IN_DIGEST, TEXTS
 
@@ -201,7 +201,7 @@ def steps_of(turn: Turn) -> list[list[Message]]:
     steps: list[list[Message]] = []
     text = ""
     calls: list[ToolCall] = []
-    results: list[Message] = []
+    results: list[ModelMessage] = []
     for part in [*turn.answer.parts, {"type": "end"}]:
         if results and part["type"] != "tool_result":
             steps.append([Message("assistant", text, tool_calls=tuple(calls)), *results])
@@ -214,7 +214,7 @@ def steps_of(turn: Turn) -> list[list[Message]]:
             case "tool_call":
                 calls.append(ToolCall(part["id"], part["name"], part["arguments"]))
             case "tool_result":
-                results.append(Message("tool", part["text"], tool_call_id=part["id"], result=stored_result(part)))
+                results.append(ModelMessage("tool", part["text"], tool_call_id=part["id"], result=stored_result(part)))
     for state in turn.reasoning.all() if steps else ():
         if state.number <= len(steps):
             step = steps[state.number - 1]

@@ -25,7 +25,7 @@ from llm.learning import check_truncation, learn_refused_window, names_the_windo
 from llm.models import Model
 from llm.models.provider import UNSAID
 from llm.services import learn_fact, shared_client
-from llm.truncation import Sent, Truncation, TruncationSuspicion, script_shares
+from llm.truncation import SentTokens, Truncation, TruncationSuspicion, script_shares
 from llm.types.model_call import (
     STREAM,
     ModelRequest,

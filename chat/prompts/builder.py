@@ -56,8 +56,8 @@ from files.services import open_shown
 from llm.model_size import is_small
 from llm.models import Provider
 from llm.services import RATIO_TRUSTED, cache_rule
-from llm.truncation import Sent, script_shares
-from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
+from llm.truncation import SentTokens, script_shares
+from llm.types.model_call import Image, ModelMessage, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
 from personas.variables import fill_variables
 from projects.planner.models import Task, codes
@@ -515,7 +515,7 @@ def sent_tokens(context: TurnContext, prompt: Prompt, request: ModelRequest) -> 
     )
     tools = context.toolbox.tokens(context.tokenizer) if request.tool_choice != "none" else 0
     texts = sum(message.tokens for message in prompt.messages) - others
-    return Sent(texts, tools, plain=not others, scripts=script_shares([each.text for each in request.messages]))
+    return SentTokens(texts, tools, plain=not others, scripts=script_shares([each.text for each in request.messages]))
 
 
 def _tool_choice(context: TurnContext, step: CallStep) -> ToolChoice:

@@ -27,10 +27,10 @@ from chat.models.summary import NO_MARKS, MarkedMessage, Marks
 from files.models import File, FileText
 from files.services import store_tokens, tokens_of
 from llm.models import Model
-from llm.providers import wanted_in_later_turns
+from llm.providers import needed_in_later_turns
 from llm.step_filters.thoughts import without_reasoning
 from llm.step_filters.valid_calls import json_object
-from llm.tokens import Tokenizer
+from llm.tokens import NamedTokenizer
 from llm.types.model_call import ReasoningState, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
@@ -143,7 +143,7 @@ def counts_of(rows: Sequence[Row], *, tokenizer: Tokenizer, overhead: int) -> li
 def messages_of(
     rows: Sequence[Row],
     *,
-    tokenizer: Tokenizer,
+    tokenizer: NamedTokenizer,
     overhead: int,
     marks: Marks = NO_MARKS,
     later: list[MessageCounts] | None = None,
@@ -241,7 +241,7 @@ def _with_next_state(message: ContextMessage, states: dict[str, list[ReasoningSt
     if not left:
         return message
     state = left.pop(0)
-    return replace(message, reasoning=state) if wanted_in_later_turns(state) else message
+    return replace(message, reasoning=state) if needed_in_later_turns(state) else message
 
 
 def calls_digest(calls: Sequence[ToolCall]) -> str:
@@ -255,7 +255,7 @@ def calls_digest(calls: Sequence[ToolCall]) -> str:
 
 
 def with_reasoning_of_calls(
-    messages: list[ContextMessage], user: User, model: Model, tokenizer: Tokenizer, *, whole: bool
+    messages: list[ContextMessage], user: User, model: Model, tokenizer: NamedTokenizer, *, whole: bool
 ) -> list[ContextMessage]:
     """Add the model's reasoning to calls that a program ran itself, when the turn continues in another request.
 
@@ -383,7 +383,7 @@ class Documents:
     `attached` holds the readable files of each message, by its id, without the files that `marks` exclude.
     """
 
-    tokenizer: Tokenizer
+    tokenizer: NamedTokenizer
     vision: bool
     numbers: CitationNumbers
     texts: Texts = BUILT_IN

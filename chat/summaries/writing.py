@@ -23,7 +23,7 @@ from chat.summaries.headings import has_heading, sections_of
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
-from llm.types.model_call import Message, ModelRequest
+from llm.types.model_call import ModelMessage, ModelRequest
 from personas.texts import Texts
 
 # The prompt of a new workspace; an administrator's versions are rows. The form with its numbers is added to it.
@@ -98,7 +98,7 @@ class Brief:
     token: UUID | None = None
 
     @property
-    def tokenizer(self) -> tokens.Tokenizer:
+    def tokenizer(self) -> tokens.NamedTokenizer:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
 
     @property

@@ -31,9 +31,9 @@ from core.background import on_database
 from core.sentences import Sentence
 from files.models import File
 from llm.models import Model
-from llm.tokens import Tokenizer
+from llm.tokens import NamedTokenizer
 from llm.tools.mcp import Listing, ServerTool, tools_of
-from llm.tools.servers import Server, ServerFailed
+from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.tools.services import known_tools, remember_listing, tool_servers, web_search_tool
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool
@@ -236,7 +236,7 @@ def with_known_tools(box: Toolbox, persona: Persona | None, model: Model, rights
     box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
-    answers: list[tuple[Server, Listing | Sentence]] = []
+    answers: list[tuple[ToolServerConfig, Listing | Sentence]] = []
     for server, listing in known_tools():
         answers.append((server, _why_closed(server, box) or (_unknown(server.name) if listing is None else listing)))
     return _add_listed(box, allowed, answers)

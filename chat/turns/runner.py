@@ -75,13 +75,13 @@ from llm.services import (
     outage_of,
     shared_client,
 )
-from llm.truncation import CallReported, Sent, Truncation, TruncationSuspicion
+from llm.truncation import CallReported, SentTokens, Truncation, TruncationSuspicion
 from llm.types.model_call import (
     STREAM,
     Allocated,
     HandedOver,
     LoopEvent,
-    Message,
+    ModelMessage,
     ParametersLeftOut,
     StepFinished,
     TextBecameReasoning,
@@ -170,7 +170,7 @@ class _Run:
         self.answer = Answer(str(turn.pk))
         self._results = ResultKeeper(turn.conversation, turn.answer_id)
         self.reports: list[CallReport] = []
-        self._sent = Sent(0)  # by the newest call
+        self._sent = SentTokens(0)  # by the newest call
         self._images = 0  # of the newest call
         self._answer_limit = 0  # tokens of the longest answer that the newest call asked for
         self._calls: list[CallReported] = []
@@ -350,7 +350,9 @@ class _Run:
             refused=report["refused"],
         )
         self._news.set()
-        return agent_loop.Call(shared_client(self.context.model.provider), request, self.tools, self.answer.external)
+        return agent_loop.PreparedCall(
+            shared_client(self.context.model.provider), request, self.tools, self.answer.external
+        )
 
     def _without_others_reasoning(self, added: Sequence[Message]) -> list[Message]:
         """Return the turn's messages without the reasoning of models before this one."""
@@ -570,7 +572,7 @@ class _Run:
         if usage is None:
             return
         call["usage"] = asdict(usage)
-        if step.cache_told:
+        if step.cache_reported:
             counted = call["used"] + call["tools_tokens"]
             sent = self._prompts[model.pk]
             call["cache"] = cache.with_usage(call["cache"], sent, usage.sensible(), counted, step.changed)
