@@ -24,8 +24,7 @@ from chat.turns.emitter import Answer, answer_of
 from chat.turns.store import INTERRUPTED, Ending, Outcome, Progress, last_event
 from chat.turns.submit import Ask
 from chat.turns.submit import submit as begin
-from contrib.ag_ui.translation import Head as Run
-from contrib.ag_ui.translation import Translation
+from contrib.ag_ui.translation import RunHead, Translation
 from core.background import TURNS, on_database, streams_of_loop, submit
 from core.sentences import Sentence
 from llm.types.model_call import (
@@ -174,7 +173,7 @@ def said_by_openai(wires: list[dict[str, Any]], row: Turn) -> tuple[str, list[st
 
 
 def said_by_ag_ui(wires: list[dict[str, Any]], row: Turn) -> list[dict[str, Any]]:
-    translation = Translation(Run("thread", "run", str(row.pk), "a", "m", (), str))
+    translation = Translation(RunHead("thread", "run", str(row.pk), "a", "m", (), str))
     events = [translation.begin(), *(event for wire in wires for event in translation.feed(wire))]
     events += translation.end(row)
     assert not problems(events)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 PROGRAM = """
 import subprocess, sys, time
 from pathlib import Path
-from contrib.cluster.keeper import kept
+from contrib.cluster.keeper import run_contained
 
 def program(place):
     leaves = "import os, sys, time\\nif os.fork(): os._exit(0)\\nos.setsid()\\n"
@@ -29,7 +29,7 @@ def program(place):
     time.sleep(600)
     return 0
 
-sys.exit(kept(program))
+sys.exit(run_contained(program))
 """
 
 

@@ -237,7 +237,7 @@ def test_the_cluster_puts_its_ports_into_the_files_of_a_redis_that_fails_over(tm
 
 def test_each_fault_has_a_name_and_words_of_its_own() -> None:
     for tried in map(faults, PROXIES.values()):
-        assert len({each.name for each in tried}) == len({each.said for each in tried}) == len(tried)
+        assert len({each.name for each in tried}) == len({each.description for each in tried}) == len(tried)
 
 
 def _version() -> str:

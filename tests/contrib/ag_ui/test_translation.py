@@ -22,7 +22,7 @@ from chat.turns.emitter import Answer
 from chat.turns.store import UNEXPECTED, Ending, last_event
 from contrib.ag_ui.run_input import Interrupted, read
 from contrib.ag_ui.start_run import NOT_RUN, start
-from contrib.ag_ui.translation import Head, Translation
+from contrib.ag_ui.translation import RunHead, Translation
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
 from llm.models import Model, Provider
@@ -86,7 +86,7 @@ def said(*events: LoopEvent, external: str = "") -> Answer:
 
 
 def translation(external: str = "", parts: int = 0) -> Translation:
-    return Translation(Head("thread", "run", TURN, "answer", "m", {external}, partial(urljoin, "https://a")), parts)
+    return Translation(RunHead("thread", "run", TURN, "answer", "m", {external}, partial(urljoin, "https://a")), parts)
 
 
 def run_of(translating: Translation, wires: list[dict[str, Any]]) -> list[Any]:
@@ -384,7 +384,7 @@ def begun(somebody: User) -> Callable[..., Turn]:
     """Starts a run and returns its turn."""
 
     def begin(*said: dict[str, Any], key: str | None = None, **more: Any) -> Turn:
-        return start(user=somebody, wanted=read(run_input(*said, **more)), key=key).turn
+        return start(user=somebody, run=read(run_input(*said, **more)), key=key).turn
 
     return begin
 
