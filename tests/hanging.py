@@ -9,6 +9,6 @@ QUEUE = "hanging"  # of workers that a test starts for it
 
 
 @shared_task(name="tests.hang")
-def hang(said: str) -> None:
-    sys.stderr.write(f"{said}\n")
+def hang(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
     threading.Event().wait()

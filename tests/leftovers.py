@@ -10,18 +10,18 @@ from django.db import connection
 from psycopg import sql
 
 
-def kept(marker: str) -> list[str]:
+def tables_with(marker: str) -> list[str]:
     """Where a text is: the tables of the database, and the keys of Redis."""
     with connection.cursor() as cursor:
         tables = connection.introspection.table_names(cursor)
-        found = []
+        names = []
         for table in tables:
             query = sql.SQL("SELECT 1 FROM {table} row WHERE row::text LIKE %s LIMIT 1").format(
                 table=sql.Identifier(table)
             )
             cursor.execute(query, [f"%{marker}%"])
-            found += [table] if cursor.fetchone() else []
-    return found + [
+            names += [table] if cursor.fetchone() else []
+    return names + [
         each
         for url in (settings.STREAMS_URL, settings.CACHES["default"]["LOCATION"])
         for each in redis_keys_with(str(url), marker)
@@ -30,15 +30,15 @@ def kept(marker: str) -> list[str]:
 
 def dumped(marker: str) -> str:
     """Every row of the database in which the text is."""
-    found = []
+    rows = []
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names(cursor):
             query = sql.SQL("SELECT row::text FROM {table} row WHERE row::text LIKE %s").format(
                 table=sql.Identifier(table)
             )
             cursor.execute(query, [f"%{marker}%"])
-            found += [row for (row,) in cursor.fetchall()]
-    return "\n".join(found)
+            rows += [row for (row,) in cursor.fetchall()]
+    return "\n".join(rows)
 
 
 def stored(marker: str) -> list[str]:

@@ -125,8 +125,8 @@ def until(condition: Any, what: str, seconds: float = WAIT) -> Any:
 
     It asks less often the longer it waits, since what it waits for needs the processor too.
     """
-    begun = time.monotonic()
-    while (waited := time.monotonic() - begun) < seconds:
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < seconds:
         value = condition()
         if value:
             return value

@@ -69,15 +69,15 @@ class Words(HTMLParser):
         self.silent: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        classes = set(given.get("class", "").split())
+        attributes = {name: value or "" for name, value in attrs}
+        classes = set(attributes.get("class", "").split())
         if self.silent:
             self.silent += [tag] if tag == self.silent[0] else []
         elif tag in SILENT or classes & SHOWN or "material-symbols-outlined" in classes:
             self.silent = [tag]
         else:
-            self.found += [given[name] for name in SPOKEN if given.get(name)]
-            self.found += [given["value"]] if tag == "input" and given.get("type") == "submit" else []
+            self.found += [attributes[name] for name in SPOKEN if attributes.get(name)]
+            self.found += [attributes["value"]] if tag == "input" and attributes.get("type") == "submit" else []
 
     def handle_endtag(self, tag: str) -> None:
         if self.silent and self.silent[-1] == tag:
@@ -94,20 +94,20 @@ def words(page: str) -> list[str]:
     return reader.found
 
 
-def said(words: str) -> str:
+def without_common_words(words: str) -> str:
     """Without what is the same in every language."""
     return re.sub(rf"\b(?:{SAME.pattern})s?\b", "", DATA.sub("", words), flags=re.I)
 
 
 def stored() -> set[str]:
     """What people and other tests have written: every value of a field that is no choice of ours."""
-    found: set[str] = set()
+    stored_texts: set[str] = set()
     models: list[type[Model]] = [*admin.site._registry, LogEntry, Message]
     for model in models:
         fields = [each.attname for each in model._meta.concrete_fields if isinstance(each, FREE) and not each.choices]
         for row in model._base_manager.values_list(*fields).distinct() if fields else ():
-            found |= {" ".join(text.split()) for value in row for text in texts(value)}
-    return found
+            stored_texts |= {" ".join(text.split()) for value in row for text in texts(value)}
+    return stored_texts
 
 
 def texts(value: object) -> Iterator[str]:
@@ -119,12 +119,12 @@ def texts(value: object) -> Iterator[str]:
 
 
 def left_over(data: set[str], english: str, vietnamese: str) -> Iterator[str]:
-    known = set(words(english))
+    english_words = set(words(english))
     for each in words(vietnamese):
-        own = said(each)
+        own = without_common_words(each)
         if not LETTERS.search(own) or each in OWN or each in data or data.issuperset(BETWEEN.split(each)):
             continue
-        if each in known or ENGLISH.search(own):
+        if each in english_words or ENGLISH.search(own):
             yield each
 
 

@@ -52,12 +52,12 @@ class Started:
 
 @pytest.fixture
 def started() -> Iterator[Started]:
-    made = Started()
-    yield made
-    for pid in (made.keeper.pid, made.program, made.left):
+    processes = Started()
+    yield processes
+    for pid in (processes.keeper.pid, processes.program, processes.left):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    made.keeper.communicate()
+    processes.keeper.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

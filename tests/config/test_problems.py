@@ -30,12 +30,12 @@ def stopping(request: HttpRequest) -> HttpResponse:
     return next(iter(()))
 
 
-begun, to_end = threading.Event(), threading.Event()
+running, to_end = threading.Event(), threading.Event()
 
 
 def lasting(request: HttpRequest) -> HttpResponse:
     User.objects.exists()
-    begun.set()
+    running.set()
     to_end.wait(60)
     return HttpResponse()
 
@@ -67,8 +67,8 @@ def test_bodies_in_encodings_of_texts_are_read(charset: str) -> None:
     program = Program(User.objects.create_user("olga"), "chat")
     body = b'{"title": "x"}' if charset == "unheard-of" else '{"title": "x"}'.encode(charset)
     kind = f"application/json; charset={charset}"
-    made: Any = program.client.generic("POST", "/api/v1/conversations/", body, content_type=kind)
-    assert (made.status_code, made.json()["title"]) == (201, "x")
+    answer: Any = program.client.generic("POST", "/api/v1/conversations/", body, content_type=kind)
+    assert (answer.status_code, answer.json()["title"]) == (201, "x")
 
 
 @pytest.mark.parametrize("name", ['name="f"', 'name="file"; filename="a.txt"'])
@@ -122,7 +122,7 @@ def test_a_method_that_an_address_of_the_api_does_not_know_is_a_problem_too(addr
     assert refused["Content-Type"] == "application/problem+json"
 
 
-def asked(address: str) -> dict[str, Any]:
+def problem_of(address: str) -> dict[str, Any]:
     """The head of the answer."""
 
     async def head() -> Any:
@@ -136,7 +136,7 @@ def asked(address: str) -> dict[str, Any]:
 
 def test_a_view_that_raises_stop_iteration_answers(settings: Settings) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
-    assert asked("/stops/")["status"] == 500
+    assert problem_of("/stops/")["status"] == 500
 
 
 def without_a_connection(get_response: object) -> Callable[[HttpRequest], HttpResponse]:
@@ -152,16 +152,18 @@ def without_a_connection(get_response: object) -> Callable[[HttpRequest], HttpRe
 def test_so_is_who_cannot_even_be_looked_up(settings: Settings, address: str, media_type: bytes) -> None:
     middleware = "django_htmx.middleware.HtmxMiddleware"
     settings.MIDDLEWARE = [middleware, f"{__name__}.without_a_connection"]
-    answer = asked(address)
+    answer = problem_of(address)
     headers = dict(answer["headers"])
     assert (answer["status"], headers[b"Content-Type"], headers[b"Retry-After"]) == (503, media_type, b"5")
 
 
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(settings: Settings, gone: bool) -> None:
+@pytest.mark.parametrize("cancel", [False, True])
+def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(
+    settings: Settings, cancel: bool
+) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
     pool: Any = connection.pool  # type: ignore[attr-defined]  # of PostgreSQL's alone
-    begun.clear()
+    running.clear()
     to_end.clear()
 
     def lent() -> int:
@@ -177,16 +179,16 @@ def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(
         async def send(_: object) -> None:
             """Nobody reads."""
 
-        asked = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
-        await asyncio.to_thread(begun.wait, 60)
-        if gone:
+        request = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
+        await asyncio.to_thread(running.wait, 60)
+        if cancel:
             messages.put_nowait({"type": "http.disconnect"})
-        asked.cancel()  # as daphne does, every second until it ends
+        request.cancel()  # as daphne does, every second until it ends
         await asyncio.sleep(0)
-        asked.cancel()
+        request.cancel()
         await asyncio.sleep(0)
         to_end.set()
-        await asyncio.wait([asked])
+        await asyncio.wait([request])
 
     asyncio.run(give_up())
     assert lent() <= before  # what threads of other tests had may have come back meanwhile

@@ -75,8 +75,8 @@ def test_streams_are_described_message_by_message(description: Any) -> None:
 
 
 def test_ag_uis_events_are_as_its_package_writes_them(description: Any) -> None:
-    begun = RunStartedEvent(thread_id="a", run_id="b")
-    written = json.loads(EventEncoder().encode(begun).removeprefix("data: "))
+    started = RunStartedEvent(thread_id="a", run_id="b")
+    written = json.loads(EventEncoder().encode(started).removeprefix("data: "))
     event = {"$ref": "#/components/schemas/AgUiEvent"}
     assert wrong_with(description, event, written) == []
     assert wrong_with(description, event, {**written, "type": "NO_SUCH_EVENT"})

@@ -52,23 +52,23 @@ def test_a_thousand_that_wait_take_no_thread() -> None:
 
 
 def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_order() -> None:
-    said: list[str] = []
-    begun = threading.Event()
+    lines: list[str] = []
+    running = threading.Event()
 
     async def work() -> None:
-        begun.set()
+        running.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            said.append("told to end")
+            lines.append("told to end")
             await asyncio.sleep(0)
-            said.append("in order")
+            lines.append("in order")
 
     background.carry(work())
-    assert begun.wait(WAIT)
+    assert running.wait(WAIT)
     background.end(0)
     background.join()
-    assert said == ["told to end", "in order"]
+    assert lines == ["told to end", "in order"]
 
 
 def test_what_was_handed_over_just_before_the_end_holds_nobody_up() -> None:

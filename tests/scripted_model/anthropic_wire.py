@@ -95,11 +95,11 @@ class Answer:
             return
         block: tuple[str, int] | None = None
         for piece in self._pieces:
-            wanted = ("call", piece.index) if piece.kind in ("call", "arguments") else (piece.kind, 0)
+            next_block = ("call", piece.index) if piece.kind in ("call", "arguments") else (piece.kind, 0)
             frame, self._opening = self._opening, b""
-            if wanted != block:
+            if next_block != block:
                 frame += self._close() + self._start(piece)
-                block = wanted
+                block = next_block
             yield frame + (b"" if piece.kind == "call" else self._delta(piece))
 
     def _start(self, piece: Piece) -> bytes:
@@ -133,8 +133,8 @@ class Answer:
 
     def _shown(self) -> bool:
         """By themselves the newer models sign what they think, and do not show it."""
-        asked = (self._body.get("thinking") or {}).get("display") == "summarized"
-        return asked or not _LEAST_THINKING.search(str(self._body.get("model")))
+        summarized = (self._body.get("thinking") or {}).get("display") == "summarized"
+        return summarized or not _LEAST_THINKING.search(str(self._body.get("model")))
 
     def tail(self) -> bytes:
         if self._step.raw is not None:
@@ -225,8 +225,8 @@ def refusal(body: Mapping[str, Any]) -> str | None:
             f"max_tokens: {body['max_tokens']} > {GREATEST_ANSWER}, which is the maximum allowed number of output "
             f"tokens for {body.get('model')}"
         )
-    if said := _effort_refusal(str(body.get("model")), body):
-        return said
+    if sentence := _effort_refusal(str(body.get("model")), body):
+        return sentence
     if extra := [name for name in _OF_OTHER_PROTOCOLS if name in body]:
         return f"{extra[0]}: Extra inputs are not permitted"
     messages = body.get("messages")
@@ -237,8 +237,8 @@ def refusal(body: Mapping[str, Any]) -> str | None:
     used: set[str] = set()
     for number, message in enumerate(messages):
         previous = messages[number - 1] if number else {}
-        if said := _message_refusal(message, previous, used):
-            return f"messages.{number}: {said}"
+        if sentence := _message_refusal(message, previous, used):
+            return f"messages.{number}: {sentence}"
     if used and not body.get("tools"):
         return "Requests which include `tool_use` or `tool_result` blocks must define tools"
     return caching.anthropic_refusal(body) or _prefill_refusal(body) or _thinking_refusal(body)
@@ -258,13 +258,13 @@ def _effort_refusal(model: str, body: Mapping[str, Any]) -> str | None:
     kind = (body.get("thinking") or {}).get("type")
     if kind == "adaptive" and _OLD.search(model):
         return "adaptive thinking is not supported on this model"
-    if found := _LEAST_THINKING.search(model):
-        if kind not in (None, "adaptive", _LEAST[found[1]]):
+    if match := _LEAST_THINKING.search(model):
+        if kind not in (None, "adaptive", _LEAST[match[1]]):
             return (
                 f'"thinking.type.{kind}" is not supported for this model. Use "thinking.type.adaptive" and '
                 '"output_config.effort" to control thinking behavior.'
             )
-        if (body.get("tool_choice") or {}).get("type") in ("any", "tool") and found[1] != "haiku":
+        if (body.get("tool_choice") or {}).get("type") in ("any", "tool") and match[1] != "haiku":
             return "Thinking may not be enabled when tool_choice forces tool use."
     return None
 
@@ -301,10 +301,10 @@ def _message_refusal(message: Mapping[str, Any], previous: Mapping[str, Any], us
         return "user messages must have non-empty content"
     if any(block["type"] == "text" and not str(block["text"]).strip() for block in blocks):
         return "text content blocks must contain non-whitespace text"
-    asked = [block["id"] for block in _blocks(previous) if block["type"] == "tool_use"]
+    called = [block["id"] for block in _blocks(previous) if block["type"] == "tool_use"]
     answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-    if sorted(asked) != sorted(answered):
-        return f"`tool_use` ids {asked} and `tool_result` ids {answered} do not match"
+    if sorted(called) != sorted(answered):
+        return f"`tool_use` ids {called} and `tool_result` ids {answered} do not match"
     if any(block["type"] != "tool_result" for block in blocks[: len(answered)]):
         return "`tool_result` blocks must come first"
     return _calls_refusal([block for block in blocks if block["type"] == "tool_use"], used)

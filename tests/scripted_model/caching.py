@@ -60,15 +60,15 @@ class PromptCache:
 
         Sources: `Diagnostics` and `CacheMissReason` of its client's types.
         """
-        asked = body.get("diagnostics")
-        if asked is None:
+        diagnostics = body.get("diagnostics")
+        if diagnostics is None:
             return None
         now = {name: _bare(body.get(name)) for name in ("model", "system", "tools", "messages")}
         now["settings"] = [body.get(name) for name in ("tool_choice", "thinking", "output_config")]
         self._compared[answer] = now
-        if asked["previous_message_id"] is None:
+        if diagnostics["previous_message_id"] is None:
             return None
-        before = self._compared.get(asked["previous_message_id"])
+        before = self._compared.get(diagnostics["previous_message_id"])
         if before is None:
             return {"cache_miss_reason": {"type": "previous_message_not_found"}}
         same = {name: now[name] == before[name] for name in ("model", "system", "tools")}
@@ -87,9 +87,9 @@ class PromptCache:
         text = "".join(_texts([body.get("tools"), body.get("response_format"), parts]))
         long = 4 * step  # characters of a step
         keys = _chain(str(body["model"]), [text[at : at + long] for at in range(0, len(text) - long + 1, long)])
-        known = next((number for number, key in enumerate(keys) if not self._has(key)), len(keys))
+        cached = next((number for number, key in enumerate(keys) if not self._has(key)), len(keys))
         self._keep(keys)
-        read = min(known * step, total - total % step)
+        read = min(cached * step, total - total % step)
         return Served(read if read >= least else 0)
 
     def _by_points(self, body: Mapping[str, Any], total: int) -> Served:
@@ -100,16 +100,16 @@ class PromptCache:
         scale = total / max(1, sum(weights))
         sizes = [int(sum(weights[: end + 1]) * scale) for end in range(len(segments))]
         keys = _chain(str(body["model"]), [json.dumps(_bare(segment), sort_keys=True) for segment in segments])
-        given = [end for end, item in enumerate(items, 1) if breakpoints(item)]
+        marked = [end for end, item in enumerate(items, 1) if breakpoints(item)]
         newest = [end for end, item in enumerate(items, 1) if _of_user(item)][-1:]
-        points = [point for point in sorted({*given, *newest}) if sizes[point] >= 1_024]
+        points = [point for point in sorted({*marked, *newest}) if sizes[point] >= 1_024]
         read = max((size for size, key in zip(sizes, keys, strict=True) if self._has(key)), default=0)
         self._keep(keys[point] for point in points)
         return Served(read, max(0, sizes[points[-1]] - read) if points else 0)
 
     def _has(self, key: str, seconds: float | None = None) -> bool:
-        kept = self._kept.get(key)
-        return kept is not None and (seconds is None or time.time() - kept <= seconds)
+        stored_at = self._kept.get(key)
+        return stored_at is not None and (seconds is None or time.time() - stored_at <= seconds)
 
     def _keep(self, keys: Iterator[str] | Sequence[str]) -> None:
         for key in keys:
@@ -197,10 +197,10 @@ def _of_user(item: Mapping[str, Any]) -> bool:
 
 def responses_refusal(body: Mapping[str, Any]) -> str | None:
     items = body["input"] if isinstance(body.get("input"), list) else []
-    found = [(number, part) for number, item in enumerate(items) for part in breakpoints(item)]
-    if found and not _BY_POINTS.search(str(body.get("model"))):
-        number, part = found[0]
+    marked = [(number, part) for number, item in enumerate(items) for part in breakpoints(item)]
+    if marked and not _BY_POINTS.search(str(body.get("model"))):
+        number, part = marked[0]
         return f"Unknown parameter: 'input[{number}].content[{part}].{_BREAKPOINT}'."
-    if len(found) >= MOST_POINTS:
+    if len(marked) >= MOST_POINTS:
         return f"At most {MOST_POINTS} cache breakpoints can be written by a request, the implicit one included."
     return None

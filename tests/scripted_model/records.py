@@ -97,13 +97,13 @@ class Records:
         """Waits until at least `count` matching requests have come. Raises `TimeoutError`."""
 
         def enough() -> list[Record] | None:
-            found = self._matching(contains)
-            return found if len(found) >= count else None
+            matching = self._matching(contains)
+            return matching if len(matching) >= count else None
 
         with self._changed:
-            if (found := self._changed.wait_for(enough, timeout)) is None:
+            if (matching := self._changed.wait_for(enough, timeout)) is None:
                 raise TimeoutError(f"fewer than {count} requests came")
-            return found
+            return matching
 
     def finished(self, contains: str = "", count: int = 1, timeout: float = 10.0) -> list[Record]:
         """Waits until at least `count` matching requests have come and every matching one has ended.
@@ -112,14 +112,14 @@ class Records:
         """
 
         def settled() -> list[Record] | None:
-            found = self._matching(contains)
-            return found if len(found) >= count and all(record.ended for record in found) else None
+            matching = self._matching(contains)
+            return matching if len(matching) >= count and all(record.ended for record in matching) else None
 
         with self._changed:
-            if (found := self._changed.wait_for(settled, timeout)) is None:
-                found = self._matching(contains)
-                raise TimeoutError(f"{len(found)} requests, ended: {[record.ended for record in found]}")
-            return found
+            if (matching := self._changed.wait_for(settled, timeout)) is None:
+                matching = self._matching(contains)
+                raise TimeoutError(f"{len(matching)} requests, ended: {[record.ended for record in matching]}")
+            return matching
 
     def _matching(self, contains: str) -> list[Record]:
         return [record for record in self._records if _holds(record, contains)]

@@ -89,13 +89,13 @@ def parse_step(value: Any) -> Step:
         raise BadScript("a step is a JSON object")
     if unknown := value.keys() - _STEP_FIELDS - _FREE:
         raise BadScript(f"a step has no field {sorted(unknown)[0]!r}")
-    given = {key: item for key, item in value.items() if key not in _FREE}
-    if isinstance(given.get("error"), Mapping):
+    members = {key: item for key, item in value.items() if key not in _FREE}
+    if isinstance(members.get("error"), Mapping):
         try:
-            given["error"] = Failure(**given["error"])
+            members["error"] = Failure(**members["error"])
         except TypeError as error:
             raise BadScript(f"error: {error}") from error
-    return Step(**given)
+    return Step(**members)
 
 
 def parse_script(value: Any) -> tuple[Step, ...]:
@@ -175,8 +175,8 @@ def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> 
             raise LookupError(name)
         # What a user message says right after a tool's result is a reminder, not the question.
         reminded = [message.get("role") for message in messages[-2:]] == ["tool", "user"]
-        asked = messages[:-1] if reminded else messages
-        return _at(name, scripts[name], asked, _newest(asked, lambda text: bool(text.strip())))
+        questions = messages[:-1] if reminded else messages
+        return _at(name, scripts[name], questions, _newest(questions, lambda text: bool(text.strip())))
     holder = _newest(messages, lambda text: _SCRIPT_LINE.search(text) is not None)
     if holder is None:
         return Chosen("", 0, Step())
@@ -190,16 +190,16 @@ def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> 
 
 def _title(messages: Sequence[Mapping[str, Any]]) -> Step:
     scripts = _SCRIPT_LINE.findall(message_text(messages[-1]))
-    wanted = json.loads(scripts[0]).get("title", "") if scripts else ""
-    return parse_step(wanted) if isinstance(wanted, Mapping) else Step(text=str(wanted))
+    title = json.loads(scripts[0]).get("title", "") if scripts else ""
+    return parse_step(title) if isinstance(title, Mapping) else Step(text=str(title))
 
 
 def _summary(text: str) -> Chosen:
     """What the newest script that says anything about summaries wants."""
     for source in reversed(_SCRIPT_LINE.findall(text)):
-        wanted = json.loads(source).get("summary")
-        if wanted is not None:
-            step = parse_step(wanted) if isinstance(wanted, Mapping) else Step(text=str(wanted))
+        summary = json.loads(source).get("summary")
+        if summary is not None:
+            step = parse_step(summary) if isinstance(summary, Mapping) else Step(text=str(summary))
             return Chosen(f"summary {source}", 0, step)
     return Chosen("summary", 0, Step(text=DEFAULT_SUMMARY))
 

@@ -119,13 +119,13 @@ class Server:
         contains, count = exchange.query.get("contains", ""), int(exchange.query.get("finished", 0))
         try:
             if count:
-                found = await asyncio.to_thread(self.records.finished, contains, count, _WAIT)
+                records = await asyncio.to_thread(self.records.finished, contains, count, _WAIT)
             else:
-                found = self.records.find(contains)
+                records = self.records.find(contains)
         except TimeoutError as error:
             await exchange.answer(504, {"error": str(error)})
             return
-        await exchange.answer(200, {"requests": [record.as_json() for record in found]})
+        await exchange.answer(200, {"requests": [record.as_json() for record in records]})
 
     async def _answer(self, exchange: Exchange, wire: ModuleType, dialect: str) -> None:
         body: Mapping[str, Any] = exchange.body
@@ -217,8 +217,8 @@ def _without_dialect(path: str) -> tuple[str, str]:
 
 async def _count(exchange: Exchange, wire: ModuleType) -> None:
     """Counts what a call would be asked with, and refuses what that refuses, and what a count has no word for."""
-    if said := wire.count_refusal(exchange.body):
-        await _fail(exchange, wire, Failure(400, said))
+    if sentence := wire.count_refusal(exchange.body):
+        await _fail(exchange, wire, Failure(400, sentence))
         return
     read = responses_wire.conversation(exchange.body) if wire is responses_wire else exchange.body
     await exchange.answer(200, {"input_tokens": prompt_tokens(read)})
@@ -226,8 +226,8 @@ async def _count(exchange: Exchange, wire: ModuleType) -> None:
 
 def _refusal(wire: ModuleType, dialect: str, body: Mapping[str, Any]) -> Failure | None:
     """With what the server refuses the request, whatever its script says."""
-    if said := wire.refusal(body) or peculiar.calls_refusal(wire, body):
-        return Failure(400, said)
+    if sentence := wire.refusal(body) or peculiar.calls_refusal(wire, body):
+        return Failure(400, sentence)
     return _refused_otherwise(wire, dialect, body)
 
 
@@ -266,28 +266,28 @@ def _too_long(step: Step, used: int, wire: ModuleType) -> dict[str, Any]:
     if style == "anthropic":
         return anthropic_wire.error(Failure(400, f"prompt is too long: {used} tokens > {limit} maximum"))
     if style == "llamacpp":
-        said = f"request ({used} tokens) exceeds the available context size ({limit} tokens), try increasing it"
+        message = f"request ({used} tokens) exceeds the available context size ({limit} tokens), try increasing it"
         kind = "exceed_context_size_error"
-        return {"error": {"code": 400, "message": said, "type": kind, "n_prompt_tokens": used, "n_ctx": limit}}
-    said = (
+        return {"error": {"code": 400, "message": message, "type": kind, "n_prompt_tokens": used, "n_ctx": limit}}
+    message = (
         f"This model's maximum context length is {limit} tokens. However, your messages resulted in {used} tokens. "
         "Please reduce the length of the messages."
     )
-    return openai_wire.error(Failure(400, said, "context_length_exceeded"))
+    return openai_wire.error(Failure(400, message, "context_length_exceeded"))
 
 
 async def _stream(exchange: Exchange, step: Step, answer: Any) -> None:
     """Plays a step on schedule: piece k is due `ttft + k * interval` after the request, late pieces at once."""
     headers = {"content-type": answer.content_type, "cache-control": "no-cache"}
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    began = loop.time()
     if step.early_headers:
         exchange.start(200, headers)
     count = 0
     for count, frame in enumerate(answer.frames()):
         if await _incident(exchange, step, answer, count):
             return
-        due = begun + step.ttft + count * step.interval - loop.time()
+        due = began + step.ttft + count * step.interval - loop.time()
         if due > 0 or count % _YIELD_EVERY == 0:
             await asyncio.sleep(max(0.0, due))
         if exchange.record.status is None:
