@@ -22,8 +22,8 @@ def upload(person: Person, name: str, content: bytes) -> dict[str, Any]:
         file = person.caller.get(path)
         return file if file["status"] not in ("uploaded", "processing") else None
 
-    found: dict[str, Any] = until(read, f"{name} has been read")
-    return found
+    row: dict[str, Any] = until(read, f"{name} has been read")
+    return row
 
 
 def asked(person: Person, place: str, text: str, **more: Any) -> dict[str, Any]:
@@ -41,8 +41,8 @@ def sent(server: Server, mark: str) -> list[dict[str, Any]]:
 def documents(message: dict[str, Any]) -> list[dict[str, Any]]:
     prefix, _, body = message["content"].partition("\n")
     assert prefix == PREFIX
-    found: list[dict[str, Any]] = json.loads(body)["documents"]
-    return found
+    rows: list[dict[str, Any]] = json.loads(body)["documents"]
+    return rows
 
 
 def picture() -> bytes:

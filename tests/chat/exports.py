@@ -105,8 +105,8 @@ def as_json(*rows: Any) -> bytes:
 
 
 def as_zip(content: bytes, name: str = "conversations.json") -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("user.json", "{}")
         archive.writestr(name, content)
-    return made.getvalue()
+    return buffer.getvalue()

@@ -30,8 +30,8 @@ def conversation(person: Person, persona: Persona) -> UUID:
 
 def turn(person: Person, place: UUID, mark: str, script: dict[str, Any] | None = None) -> dict[str, Any]:
     """A question of about 200 tokens and its answer of as many, and then no summary in the making any more."""
-    asked = person.caller.ask(f"{mark} {FILLER}", {"tokens": 100, "note": mark, **(script or {})}, str(place))
-    ended: dict[str, Any] = person.caller.ended(asked["id"])
+    started = person.caller.ask(f"{mark} {FILLER}", {"tokens": 100, "note": mark, **(script or {})}, str(place))
+    ended: dict[str, Any] = person.caller.ended(started["id"])
     assert ended["status"] == "done", ended["error"]
     settled(person, place)
     return ended
@@ -42,8 +42,8 @@ def settled(person: Person, place: UUID) -> None:
 
 
 def report(person: Person, ended: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = person.caller.get(f"turns/{ended['id']}/report/")
-    return found
+    row: dict[str, Any] = person.caller.get(f"turns/{ended['id']}/report/")
+    return row
 
 
 def until_summarised(person: Person, place: UUID, script: dict[str, Any] | None = None) -> list[str]:

@@ -28,8 +28,8 @@ def main() -> None:
         print("ready", flush=True)  # noqa: T201 - to the test
         sys.stdin.readline()
         with ThreadPoolExecutor(THREADS) as pool:
-            said = Counter(pool.map(partial(_sent, UUID(model)), rows))
-        print(json.dumps(said), flush=True)  # noqa: T201 - to the test
+            counts = Counter(pool.map(partial(_sent, UUID(model)), rows))
+        print(json.dumps(counts), flush=True)  # noqa: T201 - to the test
 
 
 def _sent(model: UUID, place: Conversation) -> str:

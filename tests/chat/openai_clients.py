@@ -19,8 +19,8 @@ WEATHER: Any = {
 
 
 def client_of(person: Person, **options: Any) -> OpenAI:
-    known = {"api_key": person.token, "max_retries": 0, "http_client": person.caller.server.http()}
-    return OpenAI(base_url=f"{person.caller.url}/v1", **{**known, **options})
+    defaults = {"api_key": person.token, "max_retries": 0, "http_client": person.caller.server.http()}
+    return OpenAI(base_url=f"{person.caller.url}/v1", **{**defaults, **options})
 
 
 def posted(person: Person, path: str, body: Any, **headers: str) -> httpx.Response:

@@ -16,11 +16,11 @@ from tests.product import until
 SAID = {"text": "So be it."}
 
 
-def waiting(made: Diary, turn: str, number: int = 1) -> list[str]:
+def waiting(tools: Diary, turn: str, number: int = 1) -> list[str]:
     """The ids of the calls that wait, in the answer's order, once there are so many; read from its events, as a page
     does."""
     calls: dict[int, str] = {}
-    for event in made.person.caller.events(turn):
+    for event in tools.person.caller.events(turn):
         if event["type"] == "TOOL_CALL_APPROVAL" and event["state"] == "waiting":
             calls[event["part"]] = event["call"]
             if len(calls) == number:
@@ -28,8 +28,8 @@ def waiting(made: Diary, turn: str, number: int = 1) -> list[str]:
     raise AssertionError(f"only {len(calls)} calls asked")
 
 
-def decide(made: Diary, turn: str, call: str, *, allow: bool, expect: int = 202) -> Any:
-    return made.person.caller.post(f"turns/{turn}/approvals/", {"call": call, "allow": allow}, expect=expect)
+def decide(tools: Diary, turn: str, call: str, *, allow: bool, expect: int = 202) -> Any:
+    return tools.person.caller.post(f"turns/{turn}/approvals/", {"call": call, "allow": allow}, expect=expect)
 
 
 def states(turn: Any) -> list[str]:

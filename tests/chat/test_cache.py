@@ -38,8 +38,8 @@ def model_of(application: Application, name: str, **more: Any) -> Model:
     url = "/".join(part for part in path if part)
     provider = Provider.objects.create(name=f"{name} {uuid4().hex[:8]}", kind=kind, base_url=url)
     # Each test has a cache of its own, as every model has.
-    known = f"{name}-{uuid4().hex[:8]}"
-    return Model.objects.create(provider=provider, name=known, context_window=64_000, **{"tools": True, **more})
+    unique_name = f"{name}-{uuid4().hex[:8]}"
+    return Model.objects.create(provider=provider, name=unique_name, context_window=64_000, **{"tools": True, **more})
 
 
 def place_of(person: Person, layout: str, clauses: int = 200, **persona: Any) -> str:
@@ -51,8 +51,8 @@ def place_of(person: Person, layout: str, clauses: int = 200, **persona: Any) ->
     project = person.caller.post("projects/", {"name": "Contracts", "instructions": "Be exact."}, expect=201)
     person.caller.post(f"projects/{project['id']}/files/", {"file": file["id"]}, expect=201)
     profile = BudgetProfile.objects.create(name=f"{layout} {uuid4().hex[:8]}", layout=layout)
-    given = {"name": "Lawyer", "instructions": "Be brief.", "owner": person.user, "budget_profile": profile}
-    row = Persona.objects.create(**{**given, **persona})
+    defaults = {"name": "Lawyer", "instructions": "Be brief.", "owner": person.user, "budget_profile": profile}
+    row = Persona.objects.create(**{**defaults, **persona})
     body = {"project": project["id"], "persona": str(row.pk)}
     return str(person.caller.post("conversations/", body, expect=201)["id"])
 
@@ -201,11 +201,11 @@ def test_another_model_has_nothing_in_its_cache_and_the_first_one_still_has(
 ) -> None:
     first, second = model_of(application, "llama-4"), model_of(application, "claude-opus-5-5")
     place = place_of(person, "all_first")
-    found = []
+    results = []
     for model in (first, second, first):
         [call] = calls(asked(person, place, "What is it about?", models=[str(model.pk)]))
-        found.append((call["cache"]["reason"], call["cache"]["expected"] > 2_000, call["cache"]["read"] > 2_000))
-    assert found == [(None, False, False), ("model_changed", False, False), (None, True, True)]
+        results.append((call["cache"]["reason"], call["cache"]["expected"] > 2_000, call["cache"]["read"] > 2_000))
+    assert results == [(None, False, False), ("model_changed", False, False), (None, True, True)]
 
 
 def test_another_branch_is_named(application: Application, person: Person) -> None:
@@ -236,12 +236,12 @@ def test_anthropic_is_asked_what_changed_since_its_last_answer(application: Appl
     asked(person, place, f"What is it about? {mark}", models=[str(model.pk)])
     first = application.model.finished(mark)[0].body
     assert first["diagnostics"] == {"previous_message_id": None}
-    [kept] = LastPrompt.objects.filter(conversation_id=place)
-    assert kept.prompt["answer"].startswith("msg_")
+    [last] = LastPrompt.objects.filter(conversation_id=place)
+    assert last.prompt["answer"].startswith("msg_")
     mark = uuid4().hex
     asked(person, place, f"And then? {mark}", models=[str(model.pk)])
     second = application.model.finished(mark)[0].body
-    assert second["diagnostics"] == {"previous_message_id": kept.prompt["answer"]}
+    assert second["diagnostics"] == {"previous_message_id": last.prompt["answer"]}
 
 
 def test_what_the_provider_says_has_changed_goes_before_what_was_found_here(
@@ -252,9 +252,9 @@ def test_what_the_provider_says_has_changed_goes_before_what_was_found_here(
     application.model.forget_prompts()
     row = LastPrompt.objects.get(conversation_id=place)
     # The provider is asked to compare with an answer to another conversation.
-    elsewhere = person.caller.conversation()
-    asked(person, elsewhere, "Something else?", models=[str(model.pk)])
-    row.prompt["answer"] = LastPrompt.objects.get(conversation_id=elsewhere).prompt["answer"]
+    other_place = person.caller.conversation()
+    asked(person, other_place, "Something else?", models=[str(model.pk)])
+    row.prompt["answer"] = LastPrompt.objects.get(conversation_id=other_place).prompt["answer"]
     row.save()
     [call] = calls(asked(person, place, "And then?", models=[str(model.pk)]))
     assert call["cache"]["read"] == 0

@@ -25,7 +25,7 @@ SENTENCES = [{"sentence": "A box holds twelve.", "evidence": "A box holds nine."
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         ("1: yes\n2: yes", [None, None]),
         ("1: No, the passage says nine.\n2. Yes.", ["the passage says nine.", None]),
@@ -33,14 +33,14 @@ SENTENCES = [{"sentence": "A box holds twelve.", "evidence": "A box holds nine."
         ("1: no\n2: yes", ["", None]),
     ],
 )
-def test_its_answer_is_read_as_models_write_it(said: str, expected: list[str | None]) -> None:
-    assert read(said, 2) == expected
+def test_its_answer_is_read_as_models_write_it(text: str, expected: list[str | None]) -> None:
+    assert read(text, 2) == expected
 
 
-@pytest.mark.parametrize("said", ["", "yes", "1: yes", "1: perhaps\n2: yes", "I cannot judge that."])
-def test_an_answer_that_leaves_a_sentence_out_is_none(said: str) -> None:
+@pytest.mark.parametrize("text", ["", "yes", "1: yes", "1: perhaps\n2: yes", "I cannot judge that."])
+def test_an_answer_that_leaves_a_sentence_out_is_none(text: str) -> None:
     with pytest.raises(ModelError, match="yes or no of every sentence"):
-        read(said, 2)
+        read(text, 2)
 
 
 def test_it_gets_each_sentence_with_its_passage() -> None:
@@ -95,8 +95,8 @@ def test_without_its_answer_the_check_is_the_rules_and_the_report_says_so(
     whole = saying("I would rather not.") if status == "200 OK" else answer("{}", status=status)
     with RawServer(always(whole)) as server:
         model = judge(caller_of_tools, server)
-        said = {"text": "By clause 7 the fee is limited to 900 euros a year [1]."}
-        turn = ask(person, place, caller_of_tools, "Which?", SEARCH, said)
+        script = {"text": "By clause 7 the fee is limited to 900 euros a year [1]."}
+        turn = ask(person, place, caller_of_tools, "Which?", SEARCH, script)
     assert [each["reasons"][0]["reason"] for each in turn["parts"][-1]["check"]["doubts"]] == ["number"]
     notes = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
     assert notes[-2].startswith(f"The model {model.name}, which checks citations, did not (“")
@@ -111,9 +111,9 @@ def test_a_wrong_number_stays_what_the_model_clears_goes_and_what_it_adds_is_mar
         return {"citation": citation, "reasons": [{"reason": reason, "words": ""} for reason in reasons]}
 
     check = Check(1, 4, [sentence(0, "number"), sentence(3, "absent")], [sentence(1), sentence(2)])
-    found = combined(check, [None, None, "nine", None])
-    assert [(each["citation"], [one["reason"] for one in each["reasons"]]) for each in found.doubts] == [
+    result = combined(check, [None, None, "nine", None])
+    assert [(each["citation"], [one["reason"] for one in each["reasons"]]) for each in result.doubts] == [
         (0, ["number"]),
         (1, ["model"]),
     ]
-    assert (found.checked, [each["citation"] for each in found.carried]) == (4, [3, 2])
+    assert (result.checked, [each["citation"] for each in result.carried]) == (4, [3, 2])

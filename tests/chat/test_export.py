@@ -28,10 +28,10 @@ def with_source(user: User) -> Conversation:
     Attachment.objects.create(message=question, file=file, name=file.name, ordinal=0)
     conversation.documents = {str(file.pk): 1, "https://example.org/page": 2}
     conversation.save()
-    found = {"number": 1, "title": file.name, "file": str(file.pk), "page": 3}
+    document = {"number": 1, "title": file.name, "file": str(file.pk), "page": 3}
     answer.parts = [
         {"type": "tool_call", "id": "a", "name": "search_files", "arguments": '{"query": "fee"}'},
-        {"type": "tool_result", "id": "a", "text": "{}", "documents": [found]},
+        {"type": "tool_result", "id": "a", "text": "{}", "documents": [document]},
         {"type": "text", "text": "The fee is 42 [1]. Nobody knows [7]."},
     ]
     answer.save()

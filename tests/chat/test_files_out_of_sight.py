@@ -43,7 +43,7 @@ def contract(application: Application, person: Person) -> dict[str, Any]:
     return searchable(person, "contract.txt", f"{clauses} {CLAUSE}".encode())
 
 
-def begun(person: Person, model: Model, *files: dict[str, Any]) -> str:
+def conversation_with(person: Person, model: Model, *files: dict[str, Any]) -> str:
     """A conversation with a turn for each file."""
     place = person.caller.conversation()
     Conversation.objects.filter(pk=place).update(automatic_summaries=False)
@@ -75,7 +75,7 @@ def test_a_file_that_is_only_named_is_listed_and_found_by_the_models_search(
     application: Application, person: Person, scripted_model_row: Model, contract: dict[str, Any]
 ) -> None:
     model = model_of(scripted_model_row, tools=True)
-    place = begun(person, model, contract)
+    place = conversation_with(person, model, contract)
     assert listing(planned(person, place, model)) == ""
     fill_window(person, place, model)
     text = listing(planned(person, place, model))
@@ -96,7 +96,7 @@ def test_a_file_whose_turn_was_summarised_is_listed(
     application: Application, person: Person, scripted_model_row: Model, contract: dict[str, Any]
 ) -> None:
     model = model_of(scripted_model_row, 16_000, tools=True)
-    place = begun(person, model, contract)
+    place = conversation_with(person, model, contract)
     question, answer = Message.objects.filter(conversation=UUID(place)).order_by("depth")
     Summary.objects.create(
         conversation_id=UUID(place), first=question, last=answer, messages=2, span_start=timezone.now(),
@@ -112,7 +112,7 @@ def test_a_file_of_another_branch_is_not_listed(
     application: Application, person: Person, scripted_model_row: Model, contract: dict[str, Any]
 ) -> None:
     model = model_of(scripted_model_row, tools=True)
-    place = begun(person, model, contract)
+    place = conversation_with(person, model, contract)
     question = Message.objects.get(conversation=UUID(place), role="user")
     edited = person.caller.post(f"messages/{question.pk}/edit/", {"text": "Without it.", "files": []}, expect=202)
     person.caller.ended(edited["turns"][0]["id"])
@@ -124,7 +124,7 @@ def test_a_model_without_tools_gets_the_passages_that_its_question_finds(
     application: Application, person: Person, scripted_model_row: Model, contract: dict[str, Any]
 ) -> None:
     model = model_of(scripted_model_row, 5_000)
-    place = begun(person, model, contract)
+    place = conversation_with(person, model, contract)
     fill_window(person, place, model)
     mark = uuid4().hex
     text = f"How much is the fee of clause 7? {mark}"
@@ -133,9 +133,9 @@ def test_a_model_without_tools_gets_the_passages_that_its_question_finds(
     [message] = [
         each for each in sent(application, mark) if "of the conversation are not shown whole" in each["content"]
     ]
-    names, _, found = message["content"].partition(f"\n\n{PREFIX}\n")
+    names, _, passages = message["content"].partition(f"\n\n{PREFIX}\n")
     assert "- 1: contract.txt" in names and "by search" not in names
-    [document] = json.loads(found)["documents"]
+    [document] = json.loads(passages)["documents"]
     assert document["document"] == 1 and CLAUSE in document["contents"]
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert report["used"] == plan["used"] <= report["limit"]
@@ -156,10 +156,12 @@ def test_a_model_without_tools_gets_the_passages_that_its_question_finds(
 def test_a_message_that_says_little_gets_only_passages_that_have_to_do_with_it(
     application: Application, person: Person, scripted_model_row: Model, text: str, passages: bool
 ) -> None:
-    said = "Either party may terminate the licence with three months notice. It is limited to 500 euros of fee a year."
+    clause = (
+        "Either party may terminate the licence with three months notice. It is limited to 500 euros of fee a year."
+    )
     filler = "Repairs are paid by the landlord. " * 60
     model = model_of(scripted_model_row, 5_000)
-    place = begun(person, model, searchable(person, "contract.txt", f"{said} {filler}".encode()))
+    place = conversation_with(person, model, searchable(person, "contract.txt", f"{clause} {filler}".encode()))
     fill_window(person, place, model)
     plan = planned(person, place, model, text)
     turn = asked(person, place, text, models=[str(model.pk)])
@@ -176,7 +178,7 @@ def test_the_newest_files_stand_first_and_the_list_takes_a_tenth_of_the_room(
 ) -> None:
     model = model_of(scripted_model_row, tools=True)
     files = [searchable(person, f"note-{number}.txt", f"Note {number}.".encode()) for number in range(16)]
-    place = begun(person, model, *files)
+    place = conversation_with(person, model, *files)
     fill_window(person, place, model)
     alone = planned(person, place, model, "x")["sections"]["system"]
     plan = planned(person, place, model, "word " * (1_920 - alone))
@@ -190,7 +192,7 @@ def test_the_list_never_takes_the_room_of_the_question(
     application: Application, person: Person, scripted_model_row: Model, contract: dict[str, Any]
 ) -> None:
     model = model_of(scripted_model_row, tools=True)
-    place = begun(person, model, contract)
+    place = conversation_with(person, model, contract)
     fill_window(person, place, model)
     plan = planned(person, place, model)
     assert "contract.txt" in listing(plan)
@@ -204,7 +206,7 @@ def test_a_picture_out_of_sight_is_named_as_what_only_attaching_shows_again(
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     model = model_of(scripted_model_row, tools=True, vision=True)
-    place = begun(person, model, upload(person, "teal.png", picture()))
+    place = conversation_with(person, model, upload(person, "teal.png", picture()))
     fill_window(person, place, model)
     assert "- teal.png (an image" in listing(planned(person, place, model))
 
@@ -216,7 +218,7 @@ def test_what_is_listed_stays_as_it_is_through_a_turn_whose_reasoning_is_bound_t
     model = Model.objects.create(
         provider=provider, name="claude-opus-5-5", context_window=9_000, tools=True, max_output=1_024
     )
-    place = begun(person, model, contract)
+    place = conversation_with(person, model, contract)
     fill_window(person, place, model)
     application.model.forget()
     turn = ask(person, place, model, f"What is the fee? {uuid4().hex}", *[SEARCH] * 3, ANSWER)

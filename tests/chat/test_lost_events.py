@@ -70,10 +70,10 @@ def turn(committed: None, workspace: None, monkeypatch: pytest.MonkeyPatch) -> T
     monkeypatch.setattr(event_stream, "LOOK_AGAIN", 0.01)
     monkeypatch.setattr(event_stream, "LAST_WITHIN", 0.1)
     user = User.objects.create_user(f"reads-{uuid4()}")
-    return begun(user)
+    return begin_turn(user)
 
 
-def begun(user: User) -> Turn:
+def begin_turn(user: User) -> Turn:
     waits = begin(user=user, conversation=create_conversation(user=user), ask=Ask("Hello."))[0]
     TURNS.remove(waits.pk)
     claimed = claim(waits.pk)
@@ -189,15 +189,15 @@ def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(tu
             answer.add(event)
         await turn_stream.append(turn.pk, answer.drain())
         answer.emit(EventType.TOOL_CALL_APPROVAL, part=2, call="c", state=Approval.WAITING, until="")
-        asked = answer.drain()
+        question = answer.drain()
         events = event_stream.events_of(turn)
         wires = [event.wire() for event in await anext(events)]
-        await turn_stream.append(turn.pk, asked)
+        await turn_stream.append(turn.pk, question)
         await lose(turn.pk)
         await checkpoint(turn, answer)
-        while not (told := await anext(events)):
+        while not (batch := await anext(events)):
             pass
-        return [*wires, *(event.wire() for event in told)], answer.seq
+        return [*wires, *(event.wire() for event in batch)], answer.seq
 
     wires, seq = submit(run()).result(WAIT)
     assert (wires[-1]["type"], wires[-1]["seq"], wires[-1]["status"]) == ("SNAPSHOT", seq, "running")
@@ -249,13 +249,13 @@ def test_a_reader_waits_for_the_last_event_of_a_turn_whose_row_has_just_ended(
         answer.emit(type_, **payload)
         events = answer.drain()
         await on_database(store.end, turn, DONE, Outcome(answer.parts, answer.seq))
-        told, late = list[str](), 0
+        types, late = list[str](), 0
         async for several in event_stream.events_of(turn):
-            told += [event.type for event in several]
+            types += [event.type for event in several]
             late += not several
             if late == 3:
                 await turn_stream.append(turn.pk, events)
-        return told
+        return types
 
     text = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
     assert submit(run()).result(WAIT) == [*text, "RUN_FINISHED"]

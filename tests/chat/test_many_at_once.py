@@ -62,13 +62,13 @@ def processes(django_db_setup: None) -> Iterator[list[Process]]:
             process.communicate()
 
 
-def told(process: Process, line: str) -> None:
+def write_line(process: Process, line: str) -> None:
     assert process.stdin is not None
     process.stdin.write(line + "\n")
     process.stdin.flush()
 
 
-def said(process: Process) -> str:
+def read_line(process: Process) -> str:
     assert process.stdout is not None
     return process.stdout.readline()
 
@@ -80,17 +80,17 @@ def test_no_more_begin_than_the_limit_has_room_for(
     most = Decimal(str(amount))
     Limit.objects.create(user=user, unit=unit, per="month", amount=most)
     places = [create_conversation(user=user) for _ in range(AT_ONCE)]
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for number, process in enumerate(processes):
-        told(process, json.dumps([str(model.pk), [str(place.pk) for place in places[number::PROCESSES]]]))
-    assert [said(process) for process in processes] == ["ready\n"] * PROCESSES
+        write_line(process, json.dumps([str(model.pk), [str(place.pk) for place in places[number::PROCESSES]]]))
+    assert [read_line(process) for process in processes] == ["ready\n"] * PROCESSES
     for process in processes:
-        told(process, "")
+        write_line(process, "")
     for process in processes:
-        found.update(json.loads(said(process)))
-    assert found.keys() == {"sent", "limit_reached"} and found.total() == AT_ONCE
+        counts.update(json.loads(read_line(process)))
+    assert counts.keys() == {"sent", "limit_reached"} and counts.total() == AT_ONCE
     turns = list(Turn.objects.filter(conversation__owner=user))
     of_each = {"turns": Decimal(1), "tokens": turns[0].reserved_tokens, "money": turns[0].reserved_cost}[unit]
-    assert found["sent"] == len(turns)
-    taken = Decimal(of_each or 0) * len(turns)
-    assert most <= taken < most + Decimal(of_each or 0)  # the last that begins may go over it
+    assert counts["sent"] == len(turns)
+    used = Decimal(of_each or 0) * len(turns)
+    assert most <= used < most + Decimal(of_each or 0)  # the last that begins may go over it

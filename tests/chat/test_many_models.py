@@ -29,9 +29,9 @@ def olga() -> User:
 
 @pytest.fixture
 def client(olga: User) -> Client:
-    made = Client()
-    made.force_login(olga)
-    return made
+    browser = Client()
+    browser.force_login(olga)
+    return browser
 
 
 def offered(client: Client, path: str) -> list[str]:

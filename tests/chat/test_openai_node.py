@@ -37,9 +37,9 @@ def test_the_client_for_node_works_unchanged(person: Person, able: Model) -> Non
         program, cwd=ROOT / "tests/node", env=environment, capture_output=True, text=True, timeout=WAIT
     )
     assert ran.returncode == 0, ran.stderr
-    said = json.loads(ran.stdout)
-    assert said["whole"] == said["streamed"] == "Hello from here."
-    assert said["usage"]["total_tokens"] == 7
-    assert said["afterTools"] == "It rains."
-    assert said["refused"] == ["NotFoundError", 404, "model_not_found", True]
-    assert able.name in said["models"] and said["dimensions"] == [256, 256]
+    output = json.loads(ran.stdout)
+    assert output["whole"] == output["streamed"] == "Hello from here."
+    assert output["usage"]["total_tokens"] == 7
+    assert output["afterTools"] == "It rains."
+    assert output["refused"] == ["NotFoundError", 404, "model_not_found", True]
+    assert able.name in output["models"] and output["dimensions"] == [256, 256]

@@ -165,9 +165,9 @@ def test_structured_output_is_parsed_by_the_clients_own_helper(
     application: Application, openai_client: OpenAI, foreign: str
 ) -> None:
     for model in ("scripted", foreign):
-        mark, said = uuid4().hex, {"text": '{"name": "Conwy", "people": 14723}'}
+        mark, script = uuid4().hex, {"text": '{"name": "Conwy", "people": 14723}'}
         answer = openai_client.chat.completions.parse(
-            model=model, messages=asked(f"Which town? {mark}", said), response_format=Town
+            model=model, messages=asked(f"Which town? {mark}", script), response_format=Town
         )
         assert answer.choices[0].message.parsed == Town(name="Conwy", people=14723)
         body = sent(application, mark)

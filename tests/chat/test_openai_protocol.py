@@ -108,10 +108,10 @@ def test_a_call_of_the_callers_tool_comes_back_and_its_result_goes_on(
     [choice] = first.choices
     assert choice.finish_reason == "tool_calls" and choice.message.content == "Let me look."
     assert choice.message.tool_calls
-    [made] = choice.message.tool_calls
-    assert made.type == "function" and made.function.name == "get_weather"
-    assert json.loads(made.function.arguments) == call["arguments"]
-    result: Any = {"role": "tool", "tool_call_id": made.id, "content": "rain"}
+    [tool_call] = choice.message.tool_calls
+    assert tool_call.type == "function" and tool_call.function.name == "get_weather"
+    assert json.loads(tool_call.function.arguments) == call["arguments"]
+    result: Any = {"role": "tool", "tool_call_id": tool_call.id, "content": "rain"}
     spoken: Any = choice.message
     followed = openai_client.chat.completions.with_raw_response.create(
         model=able.name, messages=[*messages, spoken, result], tools=[WEATHER]
@@ -121,7 +121,7 @@ def test_a_call_of_the_callers_tool_comes_back_and_its_result_goes_on(
     assert before["tools"] == [WEATHER]
     assert list(before["tools"][0]["function"]["parameters"]["properties"]) == ["town", "at"]
     assert [message["role"] for message in after["messages"][-3:]] == ["user", "assistant", "tool"]
-    assert after["messages"][-2]["tool_calls"][0]["function"]["arguments"] == made.function.arguments
+    assert after["messages"][-2]["tool_calls"][0]["function"]["arguments"] == tool_call.function.arguments
     assert after["messages"][-1]["content"] == "rain"
     report = person.caller.http.get(followed.headers["X-Glasshouse-Report"]).json()
     assert [message["section"] for message in report["messages"]][-3:] == ["current"] * 3
@@ -223,11 +223,11 @@ def test_requests_are_no_conversations_to_a_person_but_programs_can_list_them(
     person: Person, openai_client: OpenAI
 ) -> None:
     openai_client.chat.completions.create(model="scripted", messages=asked("Only a request"))
-    kept = Conversation.objects.get(owner=person.user)
-    assert (kept.title, kept.titled, kept.automatic_summaries) == ("Only a request", True, False)
+    row = Conversation.objects.get(owner=person.user)
+    assert (row.title, row.titled, row.automatic_summaries) == ("Only a request", True, False)
     assert person.caller.get("conversations/")["results"] == []
     [listed] = person.caller.get("conversations/?origin=api")["results"]
-    assert (listed["id"], listed["origin"]) == (str(kept.pk), "api")
+    assert (listed["id"], listed["origin"]) == (str(row.pk), "api")
 
 
 def test_a_projects_files_and_instructions_hold_when_it_is_named(
@@ -287,11 +287,11 @@ def test_a_token_may_send_its_system_message_as_the_system_message(application: 
     row.scopes = [*row.scopes, "system"]
     row.save(update_fields=["scopes"])
     assert posted(person, "chat/completions", body).status_code == 200
-    beside = posted(person, "chat/completions", body, **{"X-Glasshouse-System": "beside"})
-    assert beside.status_code == 200
-    replaced, kept = application.model.finished(mark)
+    response = posted(person, "chat/completions", body, **{"X-Glasshouse-System": "beside"})
+    assert response.status_code == 200
+    replaced, unchanged = application.model.finished(mark)
     assert replaced.body["messages"][0]["content"].startswith("You are a robot.")
     assert "You are being tested." not in str(replaced.body["messages"])
-    assert kept.body["messages"][0]["content"].startswith("You are being tested.")
+    assert unchanged.body["messages"][0]["content"].startswith("You are being tested.")
     odd = posted(person, "chat/completions", body, **{"X-Glasshouse-System": "maybe"})
     assert odd.status_code == 400 and odd.json()["error"]["code"] == "bad_header"

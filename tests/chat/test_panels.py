@@ -77,14 +77,14 @@ class Maker:
         kind = "image/png" if image else "text/plain"
         name = f"{uuid4().hex[:6]}.{'png' if image else 'txt'}"
         size = {"width": 400, "height": 300} if image else {}
-        made = File.objects.create(
+        row = File.objects.create(
             owner=self.user, name=name, size=1, sha256="0" * 64, status=status, media_type=kind, **size
         )
         if image:
-            made.blob.save(name, ContentFile(picture()))
+            row.blob.save(name, ContentFile(picture()))
         if not image:
-            FileText.objects.create(file=made, text=self.text(self.random.randint(1, 600)))
-        return made
+            FileText.objects.create(file=row, text=self.text(self.random.randint(1, 600)))
+        return row
 
     def conversation(self) -> Conversation:
         project = None
@@ -93,21 +93,21 @@ class Maker:
             for _ in range(self.random.randint(0, 9)):
                 ProjectFile.objects.create(project=project, file=self.file(), pinned=self.maybe(0.2))
         persona = self.random.choice([None, *self.personas])
-        made = Conversation.objects.create(owner=self.user, persona=persona, project=project)
+        place = Conversation.objects.create(owner=self.user, persona=persona, project=project)
         rows: list[Message] = []
         for _ in range(self.random.randint(0, 24)):
-            rows.append(self.question(made, rows))
-            rows.append(self.answer(made, rows))
+            rows.append(self.question(place, rows))
+            rows.append(self.answer(place, rows))
         if rows and self.maybe(0.2):
-            rows.append(self.question(made, rows))
-            rows.append(self.message(made, rows, "assistant", [self.call("search_files")], status="pending"))
+            rows.append(self.question(place, rows))
+            rows.append(self.message(place, rows, "assistant", [self.call("search_files")], status="pending"))
         if rows:
-            Conversation.objects.filter(pk=made.pk).update(leaf=rows[-1])
-            made.refresh_from_db()
-            self.mark(made, [row for row in rows if row.role == "user"], rows)
+            Conversation.objects.filter(pk=place.pk).update(leaf=rows[-1])
+            place.refresh_from_db()
+            self.mark(place, [row for row in rows if row.role == "user"], rows)
             if len(rows) > 8 and self.maybe(0.4):
-                self.summarise(made, rows[: 2 * self.random.randint(1, 3)], rows[-1])
-        return made
+                self.summarise(place, rows[: 2 * self.random.randint(1, 3)], rows[-1])
+        return place
 
     def message(self, place: Conversation, rows: list[Message], role: str, parts: list[Any], **more: Any) -> Message:
         parent = rows[-1] if rows else None
@@ -117,11 +117,11 @@ class Maker:
 
     def question(self, place: Conversation, rows: list[Message]) -> Message:
         words = self.random.choice((3, 30, 300))
-        made = self.message(place, rows, "user", [{"type": "text", "text": self.text(words)}])
+        row = self.message(place, rows, "user", [{"type": "text", "text": self.text(words)}])
         for ordinal in range(self.random.choices((0, 1, 3), (7, 2, 1))[0]):
             file = self.file(image=self.maybe(0.4))
-            Attachment.objects.create(message=made, file=file, name=file.name, ordinal=ordinal)
-        return made
+            Attachment.objects.create(message=row, file=file, name=file.name, ordinal=ordinal)
+        return row
 
     def call(self, name: str) -> dict[str, Any]:
         arguments = f'{{"query": "{self.text(3)}"}}'
@@ -141,13 +141,13 @@ class Maker:
                 kind = self.random.choice((Mark.Kind.PINNED, Mark.Kind.EXCLUDED))
                 Mark.objects.create(conversation=place, message=question, since=rows[-1], mark=kind)
 
-    def summarise(self, place: Conversation, told: list[Message], leaf: Message) -> None:
+    def summarise(self, place: Conversation, messages: list[Message], leaf: Message) -> None:
         Summary.objects.create(
             conversation=place,
             leaf=leaf,
-            first=told[0],
-            last=told[-1],
-            messages=len(told),
+            first=messages[0],
+            last=messages[-1],
+            messages=len(messages),
             span_start=timezone.now(),
             span_end=timezone.now(),
             sections=[{"name": "Earlier", "text": self.text(40)}],
@@ -275,7 +275,7 @@ def message(reason: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("plan", "icon", "said"),
+    ("plan", "icon", "sentence"),
     [
         (a_plan(), "tick", "Everything you gave fits · 1 % used"),
         (a_plan(message("by_user")), "tick", "Everything you gave fits · 1 % used"),
@@ -310,9 +310,9 @@ def message(reason: str, **more: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_the_sentence_of_a_plan_says_what_is_left_out_for_its_own_reason(
-    plan: dict[str, Any], icon: str, said: str
+    plan: dict[str, Any], icon: str, sentence: str
 ) -> None:
-    assert wording.plan_line(plan) == (icon, said)
+    assert wording.plan_line(plan) == (icon, sentence)
 
 
 def test_a_tools_call_and_its_result_are_one_row_that_says_what_was_done() -> None:
@@ -321,8 +321,8 @@ def test_a_tools_call_and_its_result_are_one_row_that_says_what_was_done() -> No
     file = maker.file()
     question = maker.message(place, [], "user", [{"type": "text", "text": "Which?"}])
     call = {**maker.call("search_files"), "arguments": '{"query": "fee limit"}'}
-    found = [{"number": 1, "title": "contract.pdf", "file": str(file.pk)}]
-    result = {"type": "tool_result", "id": call["id"], "text": '{"documents": []}', "documents": found}
+    documents = [{"number": 1, "title": "contract.pdf", "file": str(file.pk)}]
+    result = {"type": "tool_result", "id": call["id"], "text": '{"documents": []}', "documents": documents}
     parts = [call, result, {"type": "text", "text": "Clause 7."}]
     answer = maker.message(place, [question], "assistant", parts)
     Conversation.objects.filter(pk=place.pk).update(leaf=answer)

@@ -72,10 +72,10 @@ def asking(application: Application, person: Person, search: None, caller_of_too
 
 
 def test_an_address_that_nobody_named_is_opened_only_once_it_is_allowed(asking: Asking) -> None:
-    for allow, said in ((False, REFUSED), (True, CLOSED)):
+    for allow, result in ((False, REFUSED), (True, CLOSED)):
         turn, mark = asking.begin(calling(MADE_UP))
         asking.decide(turn, allow=allow)
-        assert asking.told(turn, mark) == [said]
+        assert asking.told(turn, mark) == [result]
     assert asking.permissions() == []  # each was for once
 
 
@@ -104,9 +104,9 @@ def test_a_decision_for_the_conversation_holds_for_the_host_and_can_be_taken_bac
     turn, mark = asking.begin(calling(MADE_UP), calling("http://127.0.0.1/another"))
     asking.decide(turn, allow=True, remember=True)
     assert asking.told(turn, mark) == [CLOSED, CLOSED]
-    [kept] = asking.permissions()
-    assert (kept["tool"], kept["host"], kept["allowed"]) == ("open_url", "127.0.0.1", True)
-    forget(asking.person, f"conversations/{asking.place}/permissions/{kept['id']}/", 204)
+    [permission] = asking.permissions()
+    assert (permission["tool"], permission["host"], permission["allowed"]) == ("open_url", "127.0.0.1", True)
+    forget(asking.person, f"conversations/{asking.place}/permissions/{permission['id']}/", 204)
     turn, mark = asking.begin(calling(MADE_UP))
     asking.decide(turn, allow=False)
     assert asking.told(turn, mark) == [REFUSED]
@@ -119,10 +119,10 @@ def test_never_is_remembered_and_the_model_is_told(asking: Asking) -> None:
     client.force_login(asking.person.user)
     never = "The person does not want 127.0.0.1 to be reached in this conversation. Do not ask for it again."
     assert asking.told(turn, mark) == [REFUSED, never]
-    [kept] = asking.permissions()
-    assert kept["allowed"] is False
+    [permission] = asking.permissions()
+    assert permission["allowed"] is False
     assert "127.0.0.1 is never allowed: ask again" in client.get(f"/c/{asking.place}/organise/").content.decode()
-    client.post(f"/c/{asking.place}/permissions/{kept['id']}/")
+    client.post(f"/c/{asking.place}/permissions/{permission['id']}/")
     assert asking.permissions() == []
 
 
@@ -163,8 +163,8 @@ def test_a_program_that_speaks_openais_protocol_is_refused_at_once(asking: Askin
     mark = uuid4().hex
     script = json.dumps({"steps": [calling(MADE_UP), {"text": "So be it."}]})
     messages: Any = [{"role": "user", "content": f"Read {mark}\nscript: {script}"}]
-    said = openai_client.chat.completions.create(model=asking.model.name, messages=messages)
-    assert said.choices[0].message.content == "So be it."
+    completion = openai_client.chat.completions.create(model=asking.model.name, messages=messages)
+    assert completion.choices[0].message.content == "So be it."
     sent = asking.application.model.finished(mark)[-1].body["messages"]
     assert [message["content"] for message in sent if message["role"] == "tool"] == [NOBODY]
 
@@ -181,10 +181,10 @@ def verdict(gate: Gate, url: str) -> Verdict:
     return asyncio.run(gate.verdict("open_url", {"url": url}))
 
 
-def leads(gate: Gate, asked: str, target: str) -> str:
+def leads(gate: Gate, url: str, target: str) -> str:
     """What a redirect is refused with; empty where it is followed."""
     try:
-        asyncio.run(gate.follow(httpx2.URL(asked), httpx2.URL(target)))
+        asyncio.run(gate.follow(httpx2.URL(url), httpx2.URL(target)))
     except Refused as refusal:
         return str(refusal)
     return ""
@@ -213,8 +213,8 @@ def test_what_left_the_workspace_is_told_to_the_letter(asking: Asking) -> None:
     parts = asking.person.caller.turn(turn)["parts"]
     # What was refused before it was sent has not left.
     assert [part.get("outgoing") for part in parts if part["type"] == "tool_result"] == [expected, None]
-    told = [{"tool": "web_search", **each} for each in expected]
-    assert asking.person.caller.get(f"turns/{turn}/report/")["outgoing"] == told
+    outgoing = [{"tool": "web_search", **each} for each in expected]
+    assert asking.person.caller.get(f"turns/{turn}/report/")["outgoing"] == outgoing
     client = Client()
     client.force_login(asking.person.user)
     page = client.get(f"/c/{asking.place}/").content.decode()
@@ -258,9 +258,9 @@ def test_results_of_denied_hosts_never_reach_the_model_and_tool_and_report_say_s
     lists.denied_hosts = "example.org"
     lists.save()
     turn, mark = asking.begin({"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides"]}}]})
-    [told] = asking.told(turn, mark)
-    said = "2 results are of hosts that this workspace denies; they were left out."
-    assert told == f"{said}\n\nNothing else was found. Try other words."
+    [result] = asking.told(turn, mark)
+    note = "2 results are of hosts that this workspace denies; they were left out."
+    assert result == f"{note}\n\nNothing else was found. Try other words."
     assert "High water" not in json.dumps(asking.person.caller.ended(turn)["parts"])
     assert asking.person.caller.get(f"turns/{turn}/report/")["notes"] == [
         "2 results of searches are of hosts that the workspace denies; the model did not get them."

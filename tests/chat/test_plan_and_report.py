@@ -73,19 +73,19 @@ def test_a_file_that_goes_along_brings_its_tools_into_the_plan(person: Person, c
 def test_the_plan_counts_the_tools_that_a_server_listed_last(
     person: Person, scripted_model_row: Model, tmp_path: Path
 ) -> None:
-    made = diary(person, scripted_model_row, tmp_path)
-    first = plan(person, made.place, made.model, "Write.")
-    assert first["notes"] == [f"The tools of the server {made.row.name} are not known yet; they come on top."]
+    tools = diary(person, scripted_model_row, tmp_path)
+    first = plan(person, tools.place, tools.model, "Write.")
+    assert first["notes"] == [f"The tools of the server {tools.row.name} are not known yet; they come on top."]
     assert first["tools"] == []
-    asked(person, made.place, "Write.", models=[str(made.model.pk)])
+    asked(person, tools.place, "Write.", models=[str(tools.model.pk)])
     text = f"And again. {uuid4().hex}"
-    planned = plan(person, made.place, made.model, text)
-    seen = report(person, asked(person, made.place, text, models=[str(made.model.pk)]))
+    planned = plan(person, tools.place, tools.model, text)
+    seen = report(person, asked(person, tools.place, text, models=[str(tools.model.pk)]))
     assert only(planned) == only(seen)
     assert planned["notes"] == []
     assert planned["tools_tokens"] > 0
-    assert planned["tools"] == ["read_result", f"{made.row.name}__note", f"{made.row.name}__wait"]
-    made.row.delete()
+    assert planned["tools"] == ["read_result", f"{tools.row.name}__note", f"{tools.row.name}__wait"]
+    tools.row.delete()
 
 
 def test_every_model_call_of_a_turn_can_be_looked_at(

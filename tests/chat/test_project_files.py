@@ -67,9 +67,9 @@ def test_a_model_without_tools_is_given_what_a_search_finds_in_a_project_that_do
     text = f"How much is the platypus fee? {mark}"
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": text, "model": str(model.pk)}, expect=200)
     turn = asked(person, place, text, models=[str(model.pk)])
-    listing, _, found = sent(application, mark)[1]["content"].partition(f"\n\n{PREFIX}\n")
+    listing, _, passages = sent(application, mark)[1]["content"].partition(f"\n\n{PREFIX}\n")
     assert "- 1: contract.txt" in listing and "by search" not in listing
-    [document] = json.loads(found)["documents"]
+    [document] = json.loads(passages)["documents"]
     assert document["document"] == 1 and "4711 euros" in document["contents"]
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert report["used"] == plan["used"] <= report["limit"]
@@ -260,12 +260,12 @@ def test_what_fits_alone_fits_in_a_project_of_57_percent(
     most = 0
     for words in (1, 2_000, 4_000, 4_600, 6_000, 8_000, 9_000, *range(10_800, 11_300, 7)):
         for added in ([], looked):
-            asked = [builder.draft_message("word " * words), *added]
+            messages = [builder.draft_message("word " * words), *added]
             try:
-                builder.plan(alone, leaf, asked)
+                builder.plan(alone, leaf, messages)
             except ContextError:
                 continue
-            prompt = builder.plan(inside, leaf, asked).prompt
+            prompt = builder.plan(inside, leaf, messages).prompt
             assert sum(sent.tokens for sent in prompt.messages) == prompt.report.used <= prompt.report.limit
             result = [sent for sent in prompt.messages if sent.source == "result"]
             assert not (result and result[0].state == "shortened" and "project_files" in prompt.report.sections)

@@ -49,9 +49,9 @@ def queued(owner: User, model: Model | None, **fields: object) -> Turn:
 
 
 def claimed(turn: Turn) -> Turn:
-    found = claim(turn.pk)
-    assert found is not None
-    return found
+    turn_ = claim(turn.pk)
+    assert turn_ is not None
+    return turn_
 
 
 def fields(row: object) -> dict[str, Any]:
@@ -60,22 +60,22 @@ def fields(row: object) -> dict[str, Any]:
 
 def test_a_claimed_turn_has_the_rows_that_django_would_read(owner: User, model: Model) -> None:
     persona = Persona.objects.create(owner=owner, name="P", tools=["tasks"], starter_messages=["Hi"])
-    found = claimed(queued(owner, model, persona=persona))
-    row = Turn.objects.select_related("conversation__owner", "conversation__persona", "user_message").get(pk=found.pk)
+    turn = claimed(queued(owner, model, persona=persona))
+    row = Turn.objects.select_related("conversation__owner", "conversation__persona", "user_message").get(pk=turn.pk)
     pairs = [
-        (found.conversation, row.conversation),
-        (found.conversation.owner, row.conversation.owner),
-        (found.conversation.persona, row.conversation.persona),
-        (found.user_message, row.user_message),
+        (turn.conversation, row.conversation),
+        (turn.conversation.owner, row.conversation.owner),
+        (turn.conversation.persona, row.conversation.persona),
+        (turn.user_message, row.user_message),
     ]
     assert all(fields(one) == fields(other) and type(one) is type(other) for one, other in pairs)
-    assert fields(row).items() <= fields(found).items()
+    assert fields(row).items() <= fields(turn).items()
     assert (row.status, row.attempt) == (Turn.Status.RUNNING, 1) and row.started is not None
     with connection.cursor() as cursor:
         cursor.execute("SELECT now()")  # of this transaction: heartbeats go by the clock of the database
         assert row.heartbeat == cursor.fetchone()[0]
-    assert found.model is not None and found.model.provider.api_key == "a key"
-    assert fields(Model.objects.get(pk=model.pk)).items() <= fields(found.model).items()
+    assert turn.model is not None and turn.model.provider.api_key == "a key"
+    assert fields(Model.objects.get(pk=model.pk)).items() <= fields(turn.model).items()
 
 
 def test_a_turn_is_claimed_once(owner: User, model: Model) -> None:
@@ -84,8 +84,8 @@ def test_a_turn_is_claimed_once(owner: User, model: Model) -> None:
 
 
 def test_a_turn_whose_model_is_gone_is_claimed_without(owner: User) -> None:
-    found = claimed(queued(owner, None))
-    assert found.model is None and found.conversation.persona is None
+    turn = claimed(queued(owner, None))
+    assert turn.model is None and turn.conversation.persona is None
 
 
 def test_what_comes_along_is_the_persons_the_personas_and_the_models_own(owner: User, model: Model) -> None:
@@ -107,14 +107,14 @@ def test_what_comes_along_is_the_persons_the_personas_and_the_models_own(owner: 
     assert [each for each in along["reminders"] if each in texts.values()] == [texts["everywhere"], texts["chosen"]]
     assert along["mentions"] == [{"day": today.isoformat(), "code": "M2026-11-T01"}]
     assert {each["model"] for each in along["prompts"]} == {str(model.pk), str(model.fallback_id)}
-    told = [along[name] for name in ("has_summary", "has_marks", "has_tasks", "prompted", "run_step")]
-    assert told == [False, False, False, True, None]
+    flags = [along[name] for name in ("has_summary", "has_marks", "has_tasks", "prompted", "run_step")]
+    assert flags == [False, False, False, True, None]
 
 
 def test_a_locked_conversation_is_the_row_and_a_deleted_one_none(owner: User) -> None:
     place = Conversation.objects.create(owner=owner, title="Here", documents={"a": 1}, effort="low")
-    found = lock(place.pk)
-    assert found is not None and fields(found) == fields(Conversation.objects.get(pk=place.pk))
+    row = lock(place.pk)
+    assert row is not None and fields(row) == fields(Conversation.objects.get(pk=place.pk))
     Conversation.objects.filter(pk=place.pk).update(deleted=timezone.now())
     assert lock(place.pk) is None and lock(uuid4()) is None
 
@@ -126,11 +126,11 @@ def test_how_things_stand_is_asked_of_the_conversation_and_of_its_person(owner: 
     SummaryJob.objects.create(conversation=other)
     task = create_task(actor=Actor(owner), new=NewTask("A task"))
     Run.objects.create(owner=owner, task=task, conversation=other, status="waiting", heartbeat=timezone.now())
-    here, there = standing(place), standing(other)
+    here, elsewhere_ = standing(place), standing(other)
     assert here[:5] == (True, False, False, 1, 1)
-    assert there[:5] == (False, True, True, 1, None)
+    assert elsewhere_[:5] == (False, True, True, 1, None)
     assert here.version == WorkspaceVersion.objects.get().version
-    assert (here.sent_before, there.sent_before) == (0, 0)
+    assert (here.sent_before, elsewhere_.sent_before) == (0, 0)
     Turn.objects.filter(pk=turn.pk).update(context_used=70)
     assert (standing(place).sent_before, standing(other).sent_before) == (70, 0)
     Turn.objects.update(status=Turn.Status.DONE)
@@ -182,13 +182,13 @@ def test_a_branch_comes_oldest_first_and_knows_which_of_its_messages_have_files(
     turn = queued(owner, model)
     file = File.objects.create(owner=owner, name="a.txt", sha256="0" * 64, size=1)
     Attachment.objects.create(message=turn.user_message, file=file, name="a.txt", ordinal=0)
-    wanted = {"leaf": turn.answer_id, "covered": None, "room": 9, "path": ["x", "y"], "unsent": []}
-    found = branch({**wanted, "excluded": [], "older": []})
-    assert [(row.pk, row.has_files) for row in found] == [(turn.user_message_id, True), (turn.answer_id, False)]
+    arguments = {"leaf": turn.answer_id, "covered": None, "room": 9, "path": ["x", "y"], "unsent": []}
+    rows = branch({**arguments, "excluded": [], "older": []})
+    assert [(row.pk, row.has_files) for row in rows] == [(turn.user_message_id, True), (turn.answer_id, False)]
     stored = Message.objects.get(pk=turn.user_message_id)
-    assert found[0]._replace(has_files=False) == (*(getattr(stored, name) for name in found[0]._fields[:-1]), False)
-    assert found[0].text == stored.text == "Hello"
-    assert [row.pk for row in branch({**wanted, "covered": turn.user_message_id, "excluded": [], "older": []})] == [
+    assert rows[0]._replace(has_files=False) == (*(getattr(stored, name) for name in rows[0]._fields[:-1]), False)
+    assert rows[0].text == stored.text == "Hello"
+    assert [row.pk for row in branch({**arguments, "covered": turn.user_message_id, "excluded": [], "older": []})] == [
         turn.answer_id
     ]
 
@@ -202,9 +202,9 @@ def test_the_model_waits_for_eight_statements(application: Application, person: 
         send = partial(client.post, f"conversations/{place}/turns/")
         send(json={"text": "Before."})
         settled(person.user)
-        with listening() as heard:
-            found = timed(application.model, heard, person.user, partial(send, json={"text": mark}), mark)
-    assert found.count <= 8, [each.shortened for each in found.before]
+        with listening() as statements:
+            times = timed(application.model, statements, person.user, partial(send, json={"text": mark}), mark)
+    assert times.count <= 8, [each.shortened for each in times.before]
 
 
 def test_a_program_of_openais_protocol_waits_for_nine(application: Application, person: Person) -> None:
@@ -215,11 +215,11 @@ def test_a_program_of_openais_protocol_waits_for_nine(application: Application, 
     with application.http("/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
         client.post("chat/completions", json=body | {"messages": [{"role": "user", "content": "Before."}]})
         settled(person.user)
-        with listening() as heard:
-            found = timed(
-                application.model, heard, person.user, partial(client.post, "chat/completions", json=body), mark
+        with listening() as statements:
+            times = timed(
+                application.model, statements, person.user, partial(client.post, "chat/completions", json=body), mark
             )
-    assert found.count <= 9, [each.shortened for each in found.before]
+    assert times.count <= 9, [each.shortened for each in times.before]
 
 
 def only(*names: str) -> Following:
@@ -269,8 +269,8 @@ def test_what_was_asked_last_takes_the_place_of_what_was_before(owner: User, mod
         (1, 5),
         (2, 5),
     ]
-    kept = LastPrompt.objects.filter(conversation=place).values_list("model", "prompt")
-    assert sorted(kept) == sorted([(model.pk, 2), (fallback.pk, 2)])
+    rows = LastPrompt.objects.filter(conversation=place).values_list("model", "prompt")
+    assert sorted(rows) == sorted([(model.pk, 2), (fallback.pk, 2)])
 
 
 def test_a_conversation_is_open_when_nothing_is_under_way_in_it(owner: User, model: Model) -> None:

@@ -102,8 +102,8 @@ def test_a_worker_asked_to_end_finishes_short_answers_and_interrupts_long_ones_w
 def test_a_web_process_asked_to_end_lets_go_of_those_who_follow_and_completes_what_it_gives(
     caller: Caller, product: Product
 ) -> None:
-    turn, given = caller.ask("Followed.", LONG), {"tokens": 60, "interval": 0.02}
-    body = {"text": f"Given.\nscript: {json.dumps(given)}"}
+    turn, script = caller.ask("Followed.", LONG), {"tokens": 60, "interval": 0.02}
+    body = {"text": f"Given.\nscript: {json.dumps(script)}"}
     accept = {"Accept": "text/event-stream"}
     follows = caller.http.stream("GET", f"turns/{turn['id']}/events/", headers=accept)
     asks = caller.http.stream("POST", f"conversations/{caller.conversation()}/turns/", json=body, headers=accept)
@@ -134,8 +134,8 @@ def test_a_killed_worker_leaves_a_reading_that_another_goes_on_with(
     until(lambda: waiting() == ["waiting"], "all is read but what hangs")
     kill_worker(product)
     product.start_worker()
-    found = until(lambda: (got := person.caller.get(address))["status"] == "done" and got, "it is done")
-    assert (found["answer"], found["coverage"]["percent"]) == ("Ten kg [1].", 100)
+    reading_row = until(lambda: (got := person.caller.get(address))["status"] == "done" and got, "it is done")
+    assert (reading_row["answer"], reading_row["coverage"]["percent"]) == ("Ten kg [1].", 100)
     assert [len(product.model.requests(heading(text, chapter))) for chapter in (1, 5)] == [1, 2]
     model.provider.delete()
 

@@ -37,8 +37,8 @@ def test_page_api_plan_and_reports_say_that_the_first_order_stayed(
     searchable(person, big)
     place, mark = put_together(person, big), uuid4().hex
     project = person.caller.get(f"conversations/{place}/")["project"]
-    found = person.caller.post(f"projects/{project}/search/", {"query": "platypus fee"}, expect=200)
-    assert "4711" in found["results"][0]["text"] and found["notes"][0].startswith(note)
+    response = person.caller.post(f"projects/{project}/search/", {"query": "platypus fee"}, expect=200)
+    assert "4711" in response["results"][0]["text"] and response["notes"][0].startswith(note)
     client = Client()
     client.force_login(person.user)
     page = client.get(reverse("projects:search", args=[project]), {"q": "platypus fee"}).content.decode()
@@ -50,5 +50,5 @@ def test_page_api_plan_and_reports_say_that_the_first_order_stayed(
     assert plan["notes"][0].startswith(note)
     clever = small_model(scripted_model_row, tools=True)
     turn = ask(person, place, clever, "How much is it?", SEARCH, {"text": "It is 4711 euros."})
-    [said] = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
-    assert said.startswith(note)
+    [report_note] = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
+    assert report_note.startswith(note)

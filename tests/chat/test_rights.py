@@ -64,9 +64,9 @@ def model() -> Model:
 
 @pytest.fixture
 def client(olga: User) -> Client:
-    made = Client()
-    made.force_login(olga)
-    return made
+    browser = Client()
+    browser.force_login(olga)
+    return browser
 
 
 def task_of(user: User) -> str:
@@ -140,7 +140,7 @@ def test_a_model_is_in_reach_by_every_way_or_by_none(groups: str, client: Client
     GROUPS[groups](olga, model)
     expected = rights_of(olga).uses_model(model.pk)
     assert expected == (groups != "another group has it")
-    assert {way: found(client, olga, model) for way, found in WAYS.items()} == dict.fromkeys(WAYS, expected)
+    assert {way: in_reach(client, olga, model) for way, in_reach in WAYS.items()} == dict.fromkeys(WAYS, expected)
 
 
 @database
@@ -270,8 +270,14 @@ def test_tools_are_those_that_a_group_may_use_and_what_is_missing_is_said(olga: 
 
 
 def using(user: User, model: Model, **more: object) -> dict[UUID, rights.Uses]:
-    given: dict[str, object] = {"persona": None, "project": None, "web": False, "servers": frozenset(), "tasks": False}
-    return {uuid4(): rights.Uses(user, model.pk, **(given | more))}  # type: ignore[arg-type]  # as each test says
+    nothing: dict[str, object] = {
+        "persona": None,
+        "project": None,
+        "web": False,
+        "servers": frozenset(),
+        "tasks": False,
+    }
+    return {uuid4(): rights.Uses(user, model.pk, **(nothing | more))}  # type: ignore[arg-type]  # as each test says
 
 
 @database
@@ -297,7 +303,7 @@ def test_a_turn_may_go_on_until_what_it_uses_is_taken_away(olga: User, model: Mo
     Persona.objects.filter(pk=persona.pk).update(visibility="private")
     membership.delete()
     group.members.remove(olga)
-    assert [[*rights.lost(uses).values()] for uses, _ in turns] == [[said] for _, said in turns]
+    assert [[*rights.lost(uses).values()] for uses, _ in turns] == [[sentence] for _, sentence in turns]
     nothing_for_everyone()
     assert {*rights.lost(using(olga, model)).values()} == {rights.MODEL}
 
@@ -365,24 +371,24 @@ def test_a_group_of_the_provider_gained_and_lost_counts_for_what_is_open_already
     the next sign-in takes the group away. How soon: `contrib.bench shares`."""
     PeopleGroup.objects.filter(everyone=True).update(all_models=False)
     group = save_group(user=None, group=None, fields={"name": uuid4().hex, "claim": "sales", "all_models": True})
-    said = f"Write\nscript: {json.dumps({'text': 'word ' * 4000, 'interval': 0.05})}"
+    text = f"Write\nscript: {json.dumps({'text': 'word ' * 4000, 'interval': 0.05})}"
     place = person.caller.conversation()
-    with providing() as there, open_socket(application, {"Authorization": f"Bearer {person.token}"}) as socket:
-        row = row_of(there)
-        OpenIDIdentity.objects.create(user=person.user, issuer=row.issuer, subject=there.person["sub"])
-        socket.send("send", conversation=place, text=said)
+    with providing() as provider, open_socket(application, {"Authorization": f"Bearer {person.token}"}) as socket:
+        row = row_of(provider)
+        OpenIDIdentity.objects.create(user=person.user, issuer=row.issuer, subject=provider.person["sub"])
+        socket.send("send", conversation=place, text=text)
         assert socket.until("ERROR")[-1]["code"] == "right_missing"
-        there.person["groups"] = ["sales"]
-        sign_in(there, row)
+        provider.person["groups"] = ["sales"]
+        sign_in(provider, row)
         socket.send("watch", conversation=place)
-        socket.send("send", conversation=place, text=said)
+        socket.send("send", conversation=place, text=text)
         turn = socket.until("TURN")[-1]["turn"]
         socket.send("subscribe", turn=turn)
         socket.until("TEXT_MESSAGE_CONTENT")
         stream = person.caller.events(turn)
         next(event for event in stream if event["type"] == "TEXT_MESSAGE_CONTENT")
-        there.person["groups"] = []
-        sign_in(there, row)
+        provider.person["groups"] = []
+        sign_in(provider, row)
         assert (socket.until("RUN_ERROR")[-1]["code"], [*stream][-1]["code"]) == ("right_lost", "right_lost")
         row.delete()
     group.delete()

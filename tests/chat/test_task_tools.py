@@ -66,44 +66,44 @@ def test_they_are_offered_to_personas_that_name_them_with_strict_schemas(
 
 
 def test_a_model_creates_drafts_lists_and_marks(person: Person, place: str, model: Model) -> None:
-    said, error = called(person, place, "create_task", title="Ship it", archetype="model", notes="Soon.")
+    text, error = called(person, place, "create_task", title="Ship it", archetype="model", notes="Soon.")
     [task] = person.caller.get("tasks/")["results"]
-    assert not error and said.startswith(f"Created {task['code']}.") and task["notes"] == "Soon."
+    assert not error and text.startswith(f"Created {task['code']}.") and task["notes"] == "Soon."
     items = [{"title": "Pack"}, {"title": "Send"}]
-    said, error = called(person, place, "draft_checklist", task=f"@{task['code']}", items=items)
-    assert (said, error) == (f"Drafted 2 items, {task['code']}.C01 to {task['code']}.C02.", False)
-    said, error = called(person, place, "mark_item", item=f"{task['code']}.C01")
-    assert (said, error) == (f"{task['code']}.C01 is done now.", False)
-    said, _ = called(person, place, "list_tasks")
-    shown = {each["code"][len(task["code"]) :]: each["status"] for each in json.loads(said)["tasks"]}
+    text, error = called(person, place, "draft_checklist", task=f"@{task['code']}", items=items)
+    assert (text, error) == (f"Drafted 2 items, {task['code']}.C01 to {task['code']}.C02.", False)
+    text, error = called(person, place, "mark_item", item=f"{task['code']}.C01")
+    assert (text, error) == (f"{task['code']}.C01 is done now.", False)
+    text, _ = called(person, place, "list_tasks")
+    shown = {each["code"][len(task["code"]) :]: each["status"] for each in json.loads(text)["tasks"]}
     assert shown == {"": "open", ".C01": "done", ".C02": "open"}
-    said, _ = called(person, place, "list_tasks", code=task["code"])
-    assert [each["title"] for each in json.loads(said)["tasks"]] == ["Ship it", "Pack", "Send"]
+    text, _ = called(person, place, "list_tasks", code=task["code"])
+    assert [each["title"] for each in json.loads(text)["tasks"]] == ["Ship it", "Pack", "Send"]
     assert called(person, place, "list_tasks", date="2020-01-01") == ("There are none.", False)
-    made = called(person, place, "create_task", title="Year", level="objective", horizon="year", date="2031-05-05")
-    assert made == ("Created Y2031-O01.", False)
+    result = called(person, place, "create_task", title="Year", level="objective", horizon="year", date="2031-05-05")
+    assert result == ("Created Y2031-O01.", False)
     changes = person.caller.get(f"tasks/{task['id']}/changes/")["results"]
     assert {change["model"] for change in changes} == {model.name}
 
 
 def test_the_users_own_tasks_and_standing_breakpoints_are_refused_in_a_sentence(person: Person, place: str) -> None:
     own = make(person, "Mine")
-    said, error = called(person, place, "mark_item", item=own["code"])
-    assert error and "the user's own" in said and status_of(person, own) == "open"
+    text, error = called(person, place, "mark_item", item=own["code"])
+    assert error and "the user's own" in text and status_of(person, own) == "open"
     both = make(person, "Ours", archetype="hybrid")
     body = {"items": [{"title": "Ask", "breakpoint": True, "needs": "a word"}, {"title": "Do"}]}
     first, second = person.caller.post(f"tasks/{both['id']}/draft/", body, expect=201)["items"]
     for item in (first, second, both):
-        said, error = called(person, place, "mark_item", item=item["code"])
-        assert error and "breakpoint" in said and status_of(person, item) == "open"
-    said, error = called(person, place, "draft_checklist", task=both["code"], items=[{"title": "Other"}])
-    assert error and "Only the user" in said
+        text, error = called(person, place, "mark_item", item=item["code"])
+        assert error and "breakpoint" in text and status_of(person, item) == "open"
+    text, error = called(person, place, "draft_checklist", task=both["code"], items=[{"title": "Other"}])
+    assert error and "Only the user" in text
     person.caller.post(f"tasks/{first['id']}/clear/", expect=200)
     assert called(person, place, "mark_item", item=first["code"])[1] is False
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "said"),
+    ("name", "arguments", "sentence"),
     [
         ("mark_item", {}, "Say in “item”"),
         ("mark_item", {"item": "T01"}, "no code"),
@@ -126,22 +126,22 @@ def test_the_users_own_tasks_and_standing_breakpoints_are_refused_in_a_sentence(
     ],
 )
 def test_a_wrong_call_is_answered_with_what_is_wrong(
-    person: Person, place: str, name: str, arguments: dict[str, Any], said: str
+    person: Person, place: str, name: str, arguments: dict[str, Any], sentence: str
 ) -> None:
-    told, error = called(person, place, name, **arguments)
-    assert error and said in told
+    text, error = called(person, place, name, **arguments)
+    assert error and sentence in text
 
 
 def test_other_peoples_tasks_do_not_exist_for_it(person: Person, stranger: Person, place: str) -> None:
     theirs = make(stranger, "Theirs", date="2020-01-01", archetype="model")
-    told, error = called(person, place, "mark_item", item=theirs["code"])
-    assert error and "no such task" in told and status_of(stranger, theirs) == "open"
+    text, error = called(person, place, "mark_item", item=theirs["code"])
+    assert error and "no such task" in text and status_of(stranger, theirs) == "open"
     assert called(person, place, "list_tasks", date="2020-01-01") == ("There are none.", False)
 
 
 def test_outside_a_run_a_question_becomes_the_answer(person: Person, place: str) -> None:
-    told, error = called(person, place, "ask_user", question="Which colour?")
-    assert not error and "as your answer now" in told
+    text, error = called(person, place, "ask_user", question="Which colour?")
+    assert not error and "as your answer now" in text
 
 
 def test_in_a_run_there_are_only_those_of_the_step_and_they_are_about_its_item(
@@ -149,24 +149,24 @@ def test_in_a_run_there_are_only_those_of_the_step_and_they_are_about_its_item(
 ) -> None:
     wrong = [{"name": "mark_item", "arguments": {"item": "C02"}}, {"name": "create_task", "arguments": {"title": "x"}}]
     steps = {"tool_calls": wrong}
-    made = with_items(work(person, application, model), [script(steps, MARK, SAID), script(*DONE)])
-    run = made.begin()["id"]
-    done = made.until(run, "done")
-    assert made.asked() == [".C01", ".C02"]
+    checklist = with_items(work(person, application, model), [script(steps, MARK, SAID), script(*DONE)])
+    run = checklist.begin()["id"]
+    done = checklist.until(run, "done")
+    assert checklist.asked() == [".C01", ".C02"]
     parts = person.caller.turn(done["steps"][0]["turn"])["parts"]
-    told = [part["text"] for part in parts if part["type"] == "tool_result"]
-    assert "is about" in told[0] and "no tool of this name" in told[1]
-    first = application.model.requests(made.mark)[0].body
+    results = [part["text"] for part in parts if part["type"] == "tool_result"]
+    assert "is about" in results[0] and "no tool of this name" in results[1]
+    first = application.model.requests(checklist.mark)[0].body
     assert [tool["function"]["name"] for tool in first["tools"]] == ["mark_item", "ask_user"]
     after = person.caller.ask("What was it?", None, done["conversation"], models=[str(model.pk)])
     person.caller.ended(after["id"])
-    assert person.caller.get(f"tasks/?date={date.today()}&level=task")["results"][0]["code"] == made.task["code"]
+    assert person.caller.get(f"tasks/?date={date.today()}&level=task")["results"][0]["code"] == checklist.task["code"]
     assert not application.model.requests("What was it?")[0].body.get("tools")
 
 
 def test_a_model_task_is_drafted_without_breakpoints(application: Application, person: Person, place: str) -> None:
     task = make(person, "The model's", archetype="model")
-    told, error = called(
+    text, error = called(
         person, place, "draft_checklist", task=task["code"], items=[{"title": "x", "breakpoint": True}]
     )
-    assert error and "has no breakpoints" in told
+    assert error and "has no breakpoints" in text

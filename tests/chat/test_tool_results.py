@@ -47,8 +47,8 @@ def served(application: Application, committed: None, tmp_path: Path) -> Iterato
     """The row of a server that misbehaves so, as a process; or at an address."""
     rows: list[ToolServer] = []
 
-    def make(said: Misbehaving | None = None, url: str = "") -> ToolServer:
-        command = said.as_process(tmp_path) if said is not None else ""
+    def make(server: Misbehaving | None = None, url: str = "") -> ToolServer:
+        command = server.as_process(tmp_path) if server is not None else ""
         kind = "stdio" if command else "http"
         name = f"o{uuid4().hex[:8]}"
         address = {"kind": kind, "command": command, "base_url": url}
@@ -116,8 +116,8 @@ def test_a_long_result_is_cut_by_the_room_kept_whole_and_read_on_in(
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
     [cut] = turns.results(1)
     [(left_out, pk)] = MARKER.findall(cut)
-    kept = ToolResult.objects.get(pk=pk)
-    whole = kept.text
+    stored = ToolResult.objects.get(pk=pk)
+    whole = stored.text
     assert whole.startswith("FIRST\n") and whole.endswith("\nLAST") and len(whole) > 190_000
     assert cut.startswith("FIRST\n") and cut.endswith("\nLAST")
     head, tail = MARKER.sub("\0", cut).split("\0")
@@ -172,8 +172,8 @@ def test_what_fits_goes_along_whole_however_long(
 def test_results_of_one_step_share_the_room(
     application: Application, person: Person, served: Callable[..., ToolServer], model_of: Callable[[int], Model]
 ) -> None:
-    said = Misbehaving([tool("log"), tool("short")], results={"log": {"size": 200_000}, "short": "Brief."})
-    row = served(said)
+    server = Misbehaving([tool("log"), tool("short")], results={"log": {"size": 200_000}, "short": "Brief."})
+    row = served(server)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(16_000))
     turns.ask(calls(*((f"{row.name}__{name}", {}) for name in ("log", "short", "log"))), ANSWER)
     first, short, last = turns.results(1)
@@ -190,22 +190,22 @@ def test_the_page_the_panel_and_the_export_say_how_long_it_really_is(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turn = turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = turns.kept()
-    tokens = f"{COUNT(kept.text):,}"
+    result = turns.kept()
+    tokens = f"{COUNT(result.text):,}"
     client = Client()
     client.force_login(person.user)
     page = client.get(f"/c/{turns.place}/").content.decode()
-    assert f"the whole has {tokens} tokens" in page and f"/results/{kept.pk}/" in page
-    assert client.get(f"/results/{kept.pk}/").content.decode() == kept.text
+    assert f"the whole has {tokens} tokens" in page and f"/results/{result.pk}/" in page
+    assert client.get(f"/results/{result.pk}/").content.decode() == result.text
     panel = client.get(f"/turns/{turn['id']}/report/").content.decode()
-    assert f"of {COUNT(kept.text) + 4:,} tokens" in panel
+    assert f"of {COUNT(result.text) + 4:,} tokens" in panel
     markdown = client.get(f"/c/{turns.place}/export.md").content.decode()
     assert f"The result of {row.name}__log was shortened for the model; it has {tokens} tokens" in markdown
     stored = client.get(f"/c/{turns.place}/export.json").json()["messages"][-1]["parts"][-2]["stored"]
-    assert stored["characters"] == stored["kept"] == len(kept.text) and stored["id"] == str(kept.pk)
+    assert stored["characters"] == stored["kept"] == len(result.text) and stored["id"] == str(result.pk)
     stranger = Client()
     stranger.force_login(type(person.user).objects.create_user(f"s{uuid4().hex[:8]}"))
-    assert stranger.get(f"/results/{kept.pk}/").status_code == 404
+    assert stranger.get(f"/results/{result.pk}/").status_code == 404
 
 
 def test_a_kept_result_counts_as_stored_and_goes_with_its_conversation(
@@ -214,10 +214,10 @@ def test_a_kept_result_counts_as_stored_and_goes_with_its_conversation(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = turns.kept()
-    assert stored_bytes(person.user) == kept.size == len(kept.text.encode())
+    stored = turns.kept()
+    assert stored_bytes(person.user) == stored.size == len(stored.text.encode())
     erase(Conversation.objects.get(pk=turns.place))
-    assert not ToolResult.objects.filter(pk=kept.pk).exists() and stored_bytes(person.user) == 0
+    assert not ToolResult.objects.filter(pk=stored.pk).exists() and stored_bytes(person.user) == 0
 
 
 def test_a_result_for_which_there_is_no_room_to_keep_is_shortened_all_the_same(
@@ -239,11 +239,11 @@ def test_what_is_beyond_what_is_kept_is_named(
     row = served(Misbehaving([tool("log")], results={"log": {"size": 5_000_000}}))
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turn = turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = turns.kept()
-    assert len(kept.text) == 4_000_000 and kept.characters > 4_500_000
+    stored = turns.kept()
+    assert len(stored.text) == 4_000_000 and stored.characters > 4_500_000
     assert turns.results(1)[0].endswith("\nLAST")
     [note] = [each for each in turns.report(turn, 1)["notes"] if "characters" in each]
-    assert f"{kept.characters:,} characters" in note and "first 4,000,000 are kept" in note
+    assert f"{stored.characters:,} characters" in note and "first 4,000,000 are kept" in note
 
 
 # What goes wrong with a server, whether the answer is written all the same, and what its report says.
@@ -340,11 +340,11 @@ def test_a_result_of_a_deleted_message_is_read_no_more(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = turns.kept()
-    question = kept.message.parent_id
+    stored = turns.kept()
+    question = stored.message.parent_id
     assert isinstance(question, UUID)
     person.caller.http.patch(f"messages/{question}/", json={"mark": "excluded"}).raise_for_status()
-    turns.ask(calls(("read_result", {"result": str(kept.pk)})), ANSWER)
+    turns.ask(calls(("read_result", {"result": str(stored.pk)})), ANSWER)
     assert "There is no such result" in turns.results(1)[-1]
 
 
@@ -357,7 +357,7 @@ def test_a_kept_page_is_read_on_in_under_the_number_that_it_is_cited_by(
     conversation = Conversation.objects.get(pk=turns.place)
     Conversation.objects.filter(pk=turns.place).update(documents={"https://example.org/": 7})
     text = "The tide is high. " * 1_000
-    kept = ToolResult.objects.create(
+    stored = ToolResult.objects.create(
         owner=person.user,
         conversation=conversation,
         message_id=turn["message"],
@@ -368,7 +368,7 @@ def test_a_kept_page_is_read_on_in_under_the_number_that_it_is_cited_by(
         size=len(text),
         characters=len(text),
     )
-    turns.ask(calls(("read_result", {"result": str(kept.pk), "start": 12_000})), ANSWER)
+    turns.ask(calls(("read_result", {"result": str(stored.pk), "start": 12_000})), ANSWER)
     [document] = json.loads(turns.results(1)[-1])["documents"]
     assert (document["document"], document["title"]) == (7, "Tides")
     assert document["contents"] == text[12_000:]

@@ -39,8 +39,8 @@ def test_a_search_is_followed_by_the_citation_rules_and_gone_with_the_turn(
     assert second["messages"][-1]["content"] == (
         f"{TEXTS['reminder_heading'].built_in}\n{TEXTS['citation_reminder'].built_in}"
     )
-    found = json.loads(second["messages"][-2]["content"])["documents"][0]
-    assert (found["document"], found["title"], found["contents"]) == (1, "contract.txt", CLAUSE)
+    document = json.loads(second["messages"][-2]["content"])["documents"][0]
+    assert (document["document"], document["title"], document["contents"]) == (1, "contract.txt", CLAUSE)
     later = uuid4().hex
     ask(person, place, caller_of_tools, f"And then? {later}", {"text": "Then nothing."})
     messages = bodies(application, later)[0]["messages"]
@@ -128,7 +128,7 @@ def test_a_model_that_calls_for_ever_is_made_to_answer_in_its_last_step(
 
 
 @pytest.mark.parametrize(
-    ("calls", "said"),
+    ("calls", "sentence"),
     [
         ([{"name": "no_such_tool", "arguments": {}}], "There is no tool of this name"),
         ([{"name": "search_files", "arguments": '{"query": "half'}], "not valid JSON"),
@@ -139,7 +139,12 @@ def test_a_model_that_calls_for_ever_is_made_to_answer_in_its_last_step(
     ],
 )
 def test_a_call_that_cannot_run_tells_the_model_why_and_the_turn_goes_on(
-    application: Application, person: Person, place: str, caller_of_tools: Model, calls: list[dict[str, Any]], said: str
+    application: Application,
+    person: Person,
+    place: str,
+    caller_of_tools: Model,
+    calls: list[dict[str, Any]],
+    sentence: str,
 ) -> None:
     mark = uuid4().hex
     name = application.model.set_script(f"odd-{mark}", {"steps": [{"tool_calls": calls}, {"text": "Never mind."}]})
@@ -147,7 +152,7 @@ def test_a_call_that_cannot_run_tells_the_model_why_and_the_turn_goes_on(
     ended = asked(person, place, f"Odd calls {mark}", models=[str(model.pk)])
     assert ended["text"] == "Never mind."
     results = [m["content"] for m in bodies(application, mark)[1]["messages"] if m["role"] == "tool"]
-    assert len(results) == len(calls) and said in results[-1]
+    assert len(results) == len(calls) and sentence in results[-1]
 
 
 def test_somebody_elses_file_cannot_be_read_by_its_id(

@@ -24,8 +24,8 @@ def test_a_web_search_is_numbered_carries_its_addresses_and_can_be_cited(
     script = json.dumps({"steps": [call, {"text": "High water is at noon [1]."}]})
     place = person.caller.conversation()
     ended = asked(person, place, f"Tides? {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
-    told = [m["content"] for m in application.model.finished(mark)[-1].body["messages"] if m["role"] == "tool"]
-    documents = json.loads(told[0])["documents"]
+    results = [m["content"] for m in application.model.finished(mark)[-1].body["messages"] if m["role"] == "tool"]
+    documents = json.loads(results[0])["documents"]
     assert [(each["document"], each["metadata"]) for each in documents] == [
         (1, "https://example.org/tides"),
         (2, "https://example.org/moon"),

@@ -34,14 +34,14 @@ def asked(
 ) -> tuple[str, list[str], list[str]]:
     """The system prompt, the list of tasks and the names of the tools that the model got; the plan said the same."""
     place = place or str(person.caller.post("conversations/", {}, expect=201)["id"])
-    said = {"text": f"{text} {uuid4().hex}", "model": str(model.pk)}
-    plan = person.caller.post(f"conversations/{place}/plan/", said, expect=200)
-    turn = person.caller.post(f"conversations/{place}/turns/", {"text": said["text"], "models": [said["model"]]})
+    form = {"text": f"{text} {uuid4().hex}", "model": str(model.pk)}
+    plan = person.caller.post(f"conversations/{place}/plan/", form, expect=200)
+    turn = person.caller.post(f"conversations/{place}/turns/", {"text": form["text"], "models": [form["model"]]})
     ended = person.caller.ended(turn["turns"][0]["id"])
     assert ended["status"] == "done", ended["error"]
     report = person.caller.get(f"turns/{ended['id']}/report/")
     assert (plan["used"], plan["tools_tokens"]) == (report["used"], report["tools_tokens"])
-    body = application.model.finished(said["text"])[0].body
+    body = application.model.finished(form["text"])[0].body
     system = [each["content"] for each in body["messages"] if each["role"] == "system"]
     tasks = [each for each in system if each.startswith("# Tasks")]
     return system[0], tasks, [each["function"]["name"] for each in body.get("tools", ())]
@@ -64,13 +64,13 @@ def test_the_date_is_told_as_the_workspace_says_and_a_persona_says_it_for_itself
 def test_task_tools_and_todays_tasks_are_there_where_the_workspace_says_so(
     application: Application, person: Person, caller_of_tools: Model
 ) -> None:
-    made = person.caller.post("tasks/", {"title": "Water the plants", "level": "task"}, expect=201)
+    task = person.caller.post("tasks/", {"title": "Water the plants", "level": "task"}, expect=201)
     _, tasks, tools = asked(application, person, caller_of_tools)
     assert tasks and "create_task" not in tools
     set_to(task_tools=True, today_tasks=False)
     system, tasks, tools = asked(application, person, caller_of_tools)
     assert not tasks and {"list_tasks", "create_task", "mark_item"} <= set(tools) and "create_task:" in system
-    [tasks_named] = asked(application, person, caller_of_tools, f"How is @{made['code']}?")[1]
+    [tasks_named] = asked(application, person, caller_of_tools, f"How is @{task['code']}?")[1]
     assert "Mentioned today:" in tasks_named and "Water the plants" in tasks_named
     persona = Persona.objects.create(owner=person.user, name="P")
     place = person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"]
@@ -93,8 +93,8 @@ def test_turns_are_planned_again_under_what_held_then(
     set_to(task_tools=True, date_awareness="minute", today_tasks=True)
     place = person.caller.post("conversations/", {}, expect=201)["id"]
     asked(application, person, caller_of_tools, place=place)
-    kept = Turn.objects.get(conversation=place).report["calls"][0]["made_with"]["workspace"]
-    assert kept == {"task_tools": True, "date_awareness": "minute", "today_tasks": True}
+    settings_ = Turn.objects.get(conversation=place).report["calls"][0]["made_with"]["workspace"]
+    assert settings_ == {"task_tools": True, "date_awareness": "minute", "today_tasks": True}
     set_to(task_tools=False, date_awareness="off", today_tasks=False)
     for variation in (AS_IT_WAS, Variation(layout="files_first")):
         [result] = planned(chosen(most=10, owner=person.user), variation)

@@ -272,23 +272,23 @@ def test_the_model_answers_what_is_planned(application: Application, person: Per
     model = model_of(application, input_price=1, output_price=1)
     ask(person, place, model, "Which clause?", SEARCH, ANSWER)
     other = model_of(application, name=application.model.set_script(uuid4().hex, {"text": "Clause 8."}))
-    said = json.loads(
+    row = json.loads(
         replay(
             "--conversation", place, "--ask", "--json", "--model", f"{other.provider.name}/{other.name}"
         ).splitlines()[0]
     )
-    assert (said["answered"], said["answers"]) == (ANSWER["text"], "Clause 8.")
+    assert (row["answered"], row["answers"]) == (ANSWER["text"], "Clause 8.")
     body = application.model.requests("Which clause?")[-1].body
     assert body["tool_choice"] == "none" and [each["role"] for each in body["messages"]].count("tool") == 1
     call = ModelCall.objects.get(purpose="replay", conversation=UUID(place))
     assert (call.person, call.model) == (None, other)
     down = model_of(application, url=DOWN)
-    said = json.loads(replay("--conversation", place, "--ask", "--json", "--model", down.name).splitlines()[0])
-    assert said["problems"][0]["code"] == "provider_unreachable" and "answers" not in said
+    row = json.loads(replay("--conversation", place, "--ask", "--json", "--model", down.name).splitlines()[0])
+    assert row["problems"][0]["code"] == "provider_unreachable" and "answers" not in row
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (["--conversation", "nonsense"], "no such conversation"),
         (["--conversation", str(uuid4())], "no such conversation"),
@@ -303,8 +303,8 @@ def test_the_model_answers_what_is_planned(application: Application, person: Per
         (["--most", "3"], "--most is for a --conversation"),
     ],
 )
-def test_bad_input_is_said(committed: None, arguments: list[str], said: str) -> None:
-    with pytest.raises(CommandError, match=said):
+def test_bad_input_is_said(committed: None, arguments: list[str], sentence: str) -> None:
+    with pytest.raises(CommandError, match=sentence):
         replay(*arguments)
 
 

@@ -95,7 +95,7 @@ def program(token: ApiToken) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("unit", "amount", "said"),
+    ("unit", "amount", "sentence"),
     [
         ("tokens", 2_000, "The limit of 2,000 tokens (pieces of words) a day is reached. It begins anew at "),
         ("money", "0.5", "The limit of $0.5 a day is reached. It begins anew at "),
@@ -103,7 +103,7 @@ def program(token: ApiToken) -> Iterator[None]:
     ],
 )
 def test_what_is_used_up_lets_nothing_more_begin_until_it_begins_anew(
-    user: User, unit: str, amount: object, said: str
+    user: User, unit: str, amount: object, sentence: str
 ) -> None:
     limit(unit, amount, user=user)
     used(user, timezone.now() - timedelta(days=1))
@@ -111,7 +111,7 @@ def test_what_is_used_up_lets_nothing_more_begin_until_it_begins_anew(
     if unit != "money":
         used(user)
     error = refusal(user)
-    assert error.detail.startswith(said) and error.detail.endswith("your text is kept.")
+    assert error.detail.startswith(sentence) and error.detail.endswith("your text is kept.")
     assert 0 < error.extra["retry_after"] <= 25 * 3600
     assert error.headers == {"Retry-After": str(error.extra["retry_after"])}
     assert not Message.objects.filter(conversation__owner=user).exists()
@@ -220,8 +220,8 @@ def test_what_a_program_queues_is_still_of_its_token(user: User) -> None:
         queue(user=user, conversation=turn.conversation, ask=Ask("And then?"))
     done(turn, 10)
     assert not send_kept(turn.conversation_id)
-    kept = NextMessage.objects.get(conversation=turn.conversation)
-    assert kept.text == "And then?" and kept.problem.english.startswith("The limit of 1 turns a day is reached.")
+    queued = NextMessage.objects.get(conversation=turn.conversation)
+    assert queued.text == "And then?" and queued.problem.english.startswith("The limit of 1 turns a day is reached.")
 
 
 def test_a_month_is_of_sums_calls_and_what_is_set_aside(user: User) -> None:
@@ -279,16 +279,16 @@ def test_over_a_limit_nothing_is_read_run_or_summarised(user: User, model: Model
     token, _secret = create_token(user=user, name="robot")
     limit("tokens", 500, token=token)
     ModelCall.objects.update(token=token)
-    begun: list[Callable[[], Any]] = [
+    starts: list[Callable[[], Any]] = [
         lambda: start_reading(user=user, asked=question, calls=calls),
         lambda: create_run(user=user, task=task),
         lambda: summaries._start(place, SummaryJob(conversation=place, token_id=origin().token_id)),
     ]
-    for begin in begun:
+    for begin in starts:
         with program(token), pytest.raises(ProductError) as caught:
             begin()
         assert (caught.value.code, caught.value.extra["limit"]["for"]) == ("limit_reached", "token")
-    reading, run = begun[0](), begun[1]()  # the person's own are another matter
+    reading, run = starts[0](), starts[1]()  # the person's own are another matter
     assert (reading.token_id, run.token_id) == (None, None)
 
 

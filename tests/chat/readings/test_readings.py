@@ -38,9 +38,9 @@ HANGS = {"ttft": 600}
 
 @pytest.fixture
 def model(application: Application) -> Iterator[Model]:
-    made = small_model(application)
-    yield made
-    made.provider.delete()
+    small = small_model(application)
+    yield small
+    small.provider.delete()
 
 
 def book(person: Person, *answers: dict[str, Any], fact: str = "") -> File:
@@ -61,8 +61,8 @@ def ended(reading: Reading) -> Reading:
         reading.refresh_from_db()
         return None if reading.live else reading
 
-    found: Reading = until(look, "the reading has ended")
-    return found
+    row: Reading = until(look, "the reading has ended")
+    return row
 
 
 def gone_on(person: Person, reading: Reading, **how: Any) -> Reading:
@@ -76,8 +76,8 @@ def covered(reading: Reading) -> int:
 
 def missing(reading: Reading) -> list[str]:
     """The codes of why."""
-    found = services.coverage(reading, list(reading.parts.filter(level=0)), layout_of(reading))
-    return [each.code for one in found for each in one.coverage.missing]
+    files = services.coverage(reading, list(reading.parts.filter(level=0)), layout_of(reading))
+    return [each.code for one in files for each in one.coverage.missing]
 
 
 def done(reading: Reading) -> int:
@@ -96,23 +96,23 @@ def test_all_of_it_is_read_and_cited_over_the_api(application: Application, pers
     assert plan["parts"] >= 3 and plan["calls"] == plan["parts"] + plan["folds"] + 1 and float(plan["cost"]) > 0
     refused = person.caller.post("readings/", {**body, "calls": plan["calls"] + 1}, expect=409)
     assert (refused["code"], refused["plan"]) == ("plan_changed", plan)
-    made = person.caller.post("readings/", {**body, "calls": plan["calls"]})
-    until(lambda: person.caller.get(f"readings/{made['id']}/")["status"] == "done", "it is read")
-    found = person.caller.get(f"readings/{made['id']}/")
+    reading = person.caller.post("readings/", {**body, "calls": plan["calls"]})
+    until(lambda: person.caller.get(f"readings/{reading['id']}/")["status"] == "done", "it is read")
+    row = person.caller.get(f"readings/{reading['id']}/")
     of_file = {"file": str(file.pk), "name": "book.md", "percent": 100, "parts": plan["parts"], "read": plan["parts"]}
     whole = {"percent": 100, "missing": [], "files": [of_file]}
-    assert (found["answer"], found["coverage"]) == ("Ten kg [1][2].", whole)
-    assert len(found["parts"]) == plan["parts"] and found["spent"]["calls"] == plan["parts"] + 1
-    calls = ModelCall.objects.filter(reading=made["id"])
+    assert (row["answer"], row["coverage"]) == ("Ten kg [1][2].", whole)
+    assert len(row["parts"]) == plan["parts"] and row["spent"]["calls"] == plan["parts"] + 1
+    calls = ModelCall.objects.filter(reading=reading["id"])
     assert {(call.purpose, call.person_id) for call in calls} == {("full_read", person.user.pk)}
-    first = next(each for each in found["sources"] if each["number"] == 1)
+    first = next(each for each in row["sources"] if each["number"] == 1)
     page = signed_in(person.user).get(first["href"]).content.decode()
     assert '<mark id="passage"' in page and first["start"] == 0
-    assert found["left_out"] and 1 not in found["left_out"]
-    assert [each["id"] for each in person.caller.get("readings/")["results"]] == [made["id"]]
-    refused = person.caller.post(f"readings/{made['id']}/resume/", {"calls": 1}, expect=409)
+    assert row["left_out"] and 1 not in row["left_out"]
+    assert [each["id"] for each in person.caller.get("readings/")["results"]] == [reading["id"]]
+    refused = person.caller.post(f"readings/{reading['id']}/resume/", {"calls": 1}, expect=409)
     assert refused["code"] == "nothing_to_read"
-    assert person.caller.http.delete(f"readings/{made['id']}/").status_code == 204
+    assert person.caller.http.delete(f"readings/{reading['id']}/").status_code == 204
     assert not calls.all() and ModelCall.objects.filter(person=person.user, purpose="full_read").count() > 3
 
 
@@ -135,13 +135,13 @@ def test_several_files_are_read_for_one_answer_that_names_them(
     assert ended(reading).file_name == "book.md, letters.md"
     last = len(reading.passages)
     Reading.objects.filter(pk=reading.pk).update(answer=f"Ten kg [1], and four [{last}].")
-    found = person.caller.get(f"readings/{reading.pk}/")
-    assert [(each["name"], each["percent"] == 100) for each in found["coverage"]["files"]] == [
+    row = person.caller.get(f"readings/{reading.pk}/")
+    assert [(each["name"], each["percent"] == 100) for each in row["coverage"]["files"]] == [
         ("book.md", True),
         ("letters.md", False),
     ]
-    assert [each["file"] for each in found["coverage"]["missing"]] == [str(second.pk)]
-    cited = {each["number"]: each for each in found["sources"]}
+    assert [each["file"] for each in row["coverage"]["missing"]] == [str(second.pk)]
+    cited = {each["number"]: each for each in row["sources"]}
     assert (cited[1]["title"], cited[last]["title"]) == ("book.md", "letters.md")
     assert cited[last]["end"] == len(second.content.text) and str(second.pk) in cited[last]["href"]
     notes_of_all = str(application.model.requests("# Notes on “book.md, letters.md”")[-1].body)
@@ -159,8 +159,8 @@ def test_the_page_offers_the_files_beside_one_and_says_what_each_takes(
     browser = signed_in(person.user)
     page = browser.get(f"/files/{first.pk}/read/").content.decode()
     assert re.search(rf'name="with"\s+value="{second.pk}"', page) and "parts of each file" not in page
-    given = {"with": [str(second.pk)], "question": QUESTION, "model": str(model.pk)}
-    assert "parts of each file" in browser.post(f"/files/{first.pk}/read/plan/", given).content.decode()
+    form = {"with": [str(second.pk)], "question": QUESTION, "model": str(model.pk)}
+    assert "parts of each file" in browser.post(f"/files/{first.pk}/read/plan/", form).content.decode()
     assert browser.get(f"/files/{first.pk}/read/?with={uuid4()}").status_code == 404
     assert browser.get(f"/files/{first.pk}/read/?project={uuid4()}").status_code == 404
     many = person.caller.post(
@@ -323,8 +323,8 @@ def test_after_a_crash_another_worker_goes_on_where_it_was(
     dead = {"heartbeat": timezone.now() - timedelta(minutes=5)}
     Reading.objects.filter(pk=reading.pk).update(**dead)
     assert reading.pk in jobs.unclaimed()
-    taken = submit(_claimed(reading)).result()
-    assert taken is not None and taken.attempt == 2
+    claimed = submit(_claimed(reading)).result()
+    assert claimed is not None and claimed.attempt == 2
     assert submit(_claimed(reading)).result() is None  # it is somebody's now
     application.model.finished(heading(file.content.text, 6))  # who has lost it ends
     Reading.objects.filter(pk=reading.pk).update(**dead, only_answer=True)
@@ -404,30 +404,30 @@ def test_the_pages(application: Application, person: Person, model: Model) -> No
     assert f"/files/{file.pk}/read/" in browser.get(f"/files/{file.pk}/").content.decode()
     place = Conversation.objects.create(owner=person.user)
     address = f"/files/{file.pk}/read/"
-    given = {"question": asked(file, model).question, "model": str(model.pk), "conversation": str(place.pk)}
+    form = {"question": asked(file, model).question, "model": str(model.pk), "conversation": str(place.pk)}
     message = Message.objects.create(
         conversation=place, role="user", depth=0, status="done", parts=[{"type": "text", "text": "Which cacao?"}]
     )
     carried = browser.get(address, {"message": str(message.pk), "conversation": str(place.pk)})
     assert carried.context["asked"].question == "Which cacao?"
     assert browser.get(address, {"message": str(uuid4())}).status_code == 404
-    again = browser.post(f"{address}plan/", {**given, "question": "ở" * 10_000})  # no address could be as long
+    again = browser.post(f"{address}plan/", {**form, "question": "ở" * 10_000})  # no address could be as long
     assert again.status_code == 200 and "reading_window_too_small" in again.content.decode()
-    shown = browser.get(address, given)
+    shown = browser.get(address, form)
     calls = shown.context["planned"].plan.calls
     assert "up to $" in shown.content.decode()
-    refused = browser.post(address, {**given, "calls": calls + 1})
+    refused = browser.post(address, {**form, "calls": calls + 1})
     assert refused.status_code == 409 and QUESTION in refused.content.decode()
-    made = browser.post(address, {**given, "calls": calls})
+    started = browser.post(address, {**form, "calls": calls})
     reading = ended(Reading.objects.get(person=person.user))
-    assert made["Location"] == f"/readings/{reading.pk}/"
-    page = browser.get(made["Location"]).content.decode()
+    assert started["Location"] == f"/readings/{reading.pk}/"
+    page = browser.get(started["Location"]).content.decode()
     assert "100 % of the text" in page and 'class="citation"' in page
     assert str(reading.pk) in browser.get("/readings/").content.decode()
     assert str(reading.pk) in browser.get(f"/c/{place.pk}/organise/").content.decode()
-    taken = browser.post(f"/readings/{reading.pk}/take-along/")
-    assert taken["Location"].startswith(f"/c/{place.pk}/?file=")
-    assert "Notes on book.md" in browser.get(taken["Location"]).content.decode()
+    taken_along = browser.post(f"/readings/{reading.pk}/take-along/")
+    assert taken_along["Location"].startswith(f"/c/{place.pk}/?file=")
+    assert "Notes on book.md" in browser.get(taken_along["Location"]).content.decode()
     assert browser.post(f"/readings/{reading.pk}/resume/", {"calls": "1"}).status_code == 409
     assert browser.post(f"/readings/{reading.pk}/stop/").status_code == 409
     listed = list(_lists(person.user)["readings.json"])
@@ -442,18 +442,18 @@ def test_old_ones_go_and_those_of_a_conversation_go_with_it(
     file = book(person, notes(1))
     fields = {"person": person.user, "file": file, "file_name": "book.md", "question": "?", "calls": 1, "tokens": 1}
     place = Conversation.objects.create(owner=person.user, origin=Conversation.Origin.TEMPORARY)
-    there = Reading.objects.create(**fields, conversation=place, status="done")
+    in_conversation = Reading.objects.create(**fields, conversation=place, status="done")
     alone = Reading.objects.create(**fields, status="done", finished=timezone.now())
     assert list(Reading.objects.listed_for(person.user)) == [alone]
     services.erase_old(User.objects.all(), timezone.now() - timedelta(days=1))
-    assert Reading.objects.filter(pk__in=[there.pk, alone.pk]).count() == 2
+    assert Reading.objects.filter(pk__in=[in_conversation.pk, alone.pk]).count() == 2
     services.erase_old(User.objects.all(), timezone.now() + timedelta(days=1))
     assert not Reading.objects.filter(pk=alone.pk).exists()
-    held = Reading.objects.create(**fields, status="done")
+    under_hold = Reading.objects.create(**fields, status="done")
     type(person.user).objects.filter(pk=person.user.pk).update(legal_hold=True)
     services.erase_old(User.objects.all(), timezone.now() + timedelta(days=1))
     person.user.refresh_from_db()
     with pytest.raises(ProductError, match="legal_hold"):
-        services.remove_reading(user=person.user, reading=held)
+        services.remove_reading(user=person.user, reading=under_hold)
     place.delete()
-    assert not Reading.objects.filter(pk=there.pk).exists()
+    assert not Reading.objects.filter(pk=in_conversation.pk).exists()

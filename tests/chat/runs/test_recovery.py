@@ -56,13 +56,13 @@ def test_a_worker_killed_in_the_middle_of_a_run_leaves_nothing_undone_and_nothin
 def test_a_run_that_no_worker_takes_begins_when_one_is_there(product: Product, person: Person, model: Model) -> None:
     product.end("worker", signal.SIGKILL)
     try:
-        made = with_items(work(person, product, model), [OK, OK])
-        run = made.begin()
-        assert run["status"] == "running" and made.asked() == []
+        checklist = with_items(work(person, product, model), [OK, OK])
+        run = checklist.begin()
+        assert run["status"] == "running" and checklist.asked() == []
     finally:
         product.start_worker()
-    made.until(run["id"], "done", seconds=120)
-    assert made.asked() == [".C01", ".C02"]
+    checklist.until(run["id"], "done", seconds=120)
+    assert checklist.asked() == [".C01", ".C02"]
 
 
 @pytest.mark.usefixtures("second_worker")
@@ -70,8 +70,8 @@ def test_ten_runs_at_once_on_two_workers_do_each_item_once_and_in_order(
     product: Product, person: Person, model: Model
 ) -> None:
     works = [with_items(work(person, product, model), [LONG, OK, OK, OK]) for _ in range(10)]
-    runs = [made.begin()["id"] for made in works]
-    for made, run in zip(works, runs, strict=True):
-        made.until(run, "done", seconds=180)
-        assert made.asked() == [".C01", ".C02", ".C03", ".C04"]
-        assert [row["status"] for row in made.items()] == ["done"] * 4
+    runs = [checklist.begin()["id"] for checklist in works]
+    for checklist, run in zip(works, runs, strict=True):
+        checklist.until(run, "done", seconds=180)
+        assert checklist.asked() == [".C01", ".C02", ".C03", ".C04"]
+        assert [row["status"] for row in checklist.items()] == ["done"] * 4

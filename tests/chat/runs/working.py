@@ -59,8 +59,8 @@ class Work:
 
     def until(self, run: str, *statuses: str, seconds: float = WAIT) -> Any:
         def look() -> Any:
-            found = self.caller.get(f"runs/{run}/")
-            return found if found["status"] in statuses else None
+            row = self.caller.get(f"runs/{run}/")
+            return row if row["status"] in statuses else None
 
         try:
             return until(look, f"the run is {' or '.join(statuses)}", seconds)
@@ -91,10 +91,10 @@ def work(person: Person, server: Server, model: Model, archetype: str = "model",
     return Work(person, server, model, person.caller.post("tasks/", body, expect=201), mark)
 
 
-def with_items(made: Work, titles: Sequence[str]) -> Work:
+def with_items(checklist: Work, titles: Sequence[str]) -> Work:
     body = {"items": [{"title": title} for title in titles]}
-    made.caller.post(f"tasks/{made.task['id']}/draft/", body, expect=201)
-    return made
+    checklist.caller.post(f"tasks/{checklist.task['id']}/draft/", body, expect=201)
+    return checklist
 
 
 def swept(run: str) -> None:
