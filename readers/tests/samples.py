@@ -81,8 +81,8 @@ def form() -> bytes:
         f"<< /Type /Annot /Subtype /Highlight /Contents (Doubtful) {shown} >>",
         f"<< /Type /Annot /Subtype /Text /Contents (Not for others) {hidden} >>",
     )
-    made = pdf(["The form"])
-    page = made.replace(b"/Contents 5 0 R", f"/Contents 5 0 R /Annots [{' '.join(annotations)}]".encode())
+    document = pdf(["The form"])
+    page = document.replace(b"/Contents 5 0 R", f"/Contents 5 0 R /Annots [{' '.join(annotations)}]".encode())
     return page.replace(b"/Pages 2 0 R", b"/Pages 2 0 R /AcroForm << /Fields [] /DA (/F1 9 Tf) >>")
 
 
@@ -125,10 +125,12 @@ WORD = (
 
 def word_of(body: str, **parts: str) -> bytes:
     """A Word document with this body as XML, and with these parts, such as `numbering` and `footnotes`."""
-    made = with_member(word([]), "word/document.xml", WORD.format(root="document", content=f"<w:body>{body}</w:body>"))
+    package = with_member(
+        word([]), "word/document.xml", WORD.format(root="document", content=f"<w:body>{body}</w:body>")
+    )
     for name, content in parts.items():
-        made = with_member(made, f"word/{name}.xml", WORD.format(root=name.rstrip("1"), content=content))
-    return made
+        package = with_member(package, f"word/{name}.xml", WORD.format(root=name.rstrip("1"), content=content))
+    return package
 
 
 def paragraph(text: str, style: str = "", number: tuple[int, int] | None = None) -> str:
@@ -197,14 +199,14 @@ LOCKED = """<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:x
 
 def locked_open_document(document: bytes, password: str, *, whole: bool) -> bytes:
     """As LibreOffice writes it: the `whole` since 24.8, before its members one by one (here the content alone)."""
-    begun, salt = hashlib.sha256(password.encode()).digest(), b"s" * 16
+    secret, salt = hashlib.sha256(password.encode()).digest(), b"s" * 16
     with zipfile.ZipFile(io.BytesIO(document)) as opened:
         members = {name: opened.read(name) for name in opened.namelist()}
     if whole:
         name, how, vector, checksum = "encrypted-package", "http://www.w3.org/2009/xmlenc11#aes256-gcm", b"v" * 12, ""
-        key = Argon2id(salt=salt, length=32, iterations=1, lanes=4, memory_cost=64).derive(begun)
-        told = 'loext:argon2-iterations="1" loext:argon2-memory="64" loext:argon2-lanes="4"'
-        told += ' manifest:key-derivation-name="urn:org:documentfoundation:names:experimental:office:manifest:argon2id"'
+        key = Argon2id(salt=salt, length=32, iterations=1, lanes=4, memory_cost=64).derive(secret)
+        spec = 'loext:argon2-iterations="1" loext:argon2-memory="64" loext:argon2-lanes="4"'
+        spec += ' manifest:key-derivation-name="urn:org:documentfoundation:names:experimental:office:manifest:argon2id"'
         size, content = len(document), vector + AESGCM(key).encrypt(vector, document, None)
         members = {"mimetype": members["mimetype"]}
     else:
@@ -212,13 +214,13 @@ def locked_open_document(document: bytes, password: str, *, whole: bool) -> byte
         packed = zlib.compress(members[name], wbits=-15)
         digest = _base64(hashlib.sha256(packed[:1_024]).digest())
         checksum = f'manifest:checksum="{digest}" manifest:checksum-type="x#sha256-1k"'
-        key = hashlib.pbkdf2_hmac("sha1", begun, salt, 1_000, 32)
-        told = 'manifest:key-derivation-name="PBKDF2" manifest:iteration-count="1000"'
+        key = hashlib.pbkdf2_hmac("sha1", secret, salt, 1_000, 32)
+        spec = 'manifest:key-derivation-name="PBKDF2" manifest:iteration-count="1000"'
         left = 16 - len(packed) % 16
         encryptor = Cipher(AES(key), CBC(vector)).encryptor()
         size, content = len(members[name]), encryptor.update(packed + bytes([left] * left))
     manifest = LOCKED.format(
-        name=name, size=size, checksum=checksum, how=how, vector=_base64(vector), salt=_base64(salt), key=told
+        name=name, size=size, checksum=checksum, how=how, vector=_base64(vector), salt=_base64(salt), key=spec
     )
     return archive({**members, name: content, "META-INF/manifest.xml": manifest})
 
@@ -288,8 +290,8 @@ def lying_bomb() -> bytes:
     """A DOCX whose directory says that its text is short, where it unpacks to 300 MB."""
     content = b'<w:document xmlns:w="w"><w:p>' + b"<w:t>aaaaaaaa</w:t>" * 16_000_000
     packed = bytearray(with_member(word([]), "word/document.xml", content))
-    real, told = len(content).to_bytes(4, "little"), (1_000).to_bytes(4, "little")
-    return bytes(packed.replace(real, told))
+    real, claimed = len(content).to_bytes(4, "little"), (1_000).to_bytes(4, "little")
+    return bytes(packed.replace(real, claimed))
 
 
 def _saved(document: Any) -> bytes:

@@ -55,9 +55,9 @@ def marked(picture: Image.Image) -> tuple[int, int, int, int] | None:
 
 def test_a_passage_is_marked_where_it_stands_also_on_a_turned_page(tmp_path: Path) -> None:
     document = samples.pdf(["First line.\nThe second one.\nA third."])
-    found = marked(page(tmp_path, document, "The second one."))
-    assert found is not None
-    left, top, right, bottom = found
+    box = marked(page(tmp_path, document, "The second one."))
+    assert box is not None
+    left, top, right, bottom = box
     assert (left, top, bottom) == (7, 5, 7)
     assert 15 < right < 22
     turned = marked(page(tmp_path, document.replace(b"/MediaBox", b"/Rotate 90 /MediaBox"), "The second one."))

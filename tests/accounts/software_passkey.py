@@ -67,5 +67,5 @@ def _client(kind: str, challenge: str) -> bytes:
 
 def _credential(ident: bytes, response: dict[str, bytes]) -> dict[str, Any]:
     name = websafe_encode(ident)
-    said = {field: websafe_encode(value) for field, value in response.items()}
-    return {"id": name, "rawId": name, "type": "public-key", "response": said, "clientExtensionResults": {}}
+    encoded = {field: websafe_encode(value) for field, value in response.items()}
+    return {"id": name, "rawId": name, "type": "public-key", "response": encoded, "clientExtensionResults": {}}

@@ -47,9 +47,9 @@ def take_all_from_everyone() -> None:
 
 
 def test_everyone_is_there_and_may_use_everything(olga: User, model: Model) -> None:
-    found = rights_of(olga)
-    assert (found.models, found.tool_servers, found.may) == (None, None, frozenset(May.values))
-    assert found.groups == {PeopleGroup.objects.get(everyone=True).pk}
+    rights = rights_of(olga)
+    assert (rights.models, rights.tool_servers, rights.may) == (None, None, frozenset(May.values))
+    assert rights.groups == {PeopleGroup.objects.get(everyone=True).pk}
 
 
 def test_rights_are_unions(olga: User, binh: User, model: Model) -> None:
@@ -57,13 +57,13 @@ def test_rights_are_unions(olga: User, binh: User, model: Model) -> None:
     server = ToolServer.objects.create(name="calendar", base_url="https://tools.example/mcp")
     sales = group(members=[olga], allowed_models=[model], may=[May.SHARE])
     group("Support", members=[olga], allowed_tool_servers=[server], may=[May.UPLOAD], conversation_days=30)
-    found = rights_of(olga)
-    assert found.uses_model(model.pk)
-    assert not found.uses_model(uuid4())
-    assert found.uses_server("calendar")
-    assert not found.uses_server("mail")
-    assert found.may == {May.SHARE, May.UPLOAD}
-    assert sales.pk in found.groups
+    rights = rights_of(olga)
+    assert rights.uses_model(model.pk)
+    assert not rights.uses_model(uuid4())
+    assert rights.uses_server("calendar")
+    assert not rights.uses_server("mail")
+    assert rights.may == {May.SHARE, May.UPLOAD}
+    assert sales.pk in rights.groups
     assert not rights_of(binh).uses_model(model.pk)
     assert not may(binh, May.SHARE)
     with pytest.raises(ProductError, match="share") as refused:
@@ -82,9 +82,9 @@ def test_rights_cost_nothing_until_something_changes_by_whatever_way(olga: User,
     rights_of(olga)
     with CaptureQueriesContext(
         connection,
-    ) as asked:
+    ) as queries:
         rights_of(olga, version_now())
-    assert len(asked) == 1  # for the version, which requests have read along with something else
+    assert len(queries) == 1  # for the version, which requests have read along with something else
     sales = group()
     for change in (
         lambda: sales.members.add(olga),
@@ -200,13 +200,13 @@ def call(client: Client, method: str, path: str = "", **body: Any) -> Any:
 
 
 def test_programs_make_change_and_delete_groups(admin_client: Client, client: Client, olga: User, model: Model) -> None:
-    made = call(
+    created = call(
         admin_client, "POST", name="Sales", members=[str(olga.pk)], models=[str(model.pk)], may=["share"]
     ).json()
-    assert (made["models"], made["tools"], made["members"]) == ([str(model.pk)], [], [str(olga.pk)])
-    changed = call(admin_client, "PATCH", f"{made['id']}/", models=None, claim="sales").json()
+    assert (created["models"], created["tools"], created["members"]) == ([str(model.pk)], [], [str(olga.pk)])
+    changed = call(admin_client, "PATCH", f"{created['id']}/", models=None, claim="sales").json()
     assert (changed["models"], changed["claim"], changed["may"]) == (None, "sales", ["share"])
-    assert call(admin_client, "PATCH", f"{made['id']}/", members=[]).json()["members"] == []
+    assert call(admin_client, "PATCH", f"{created['id']}/", members=[]).json()["members"] == []
     many = {"managers": [str(olga.pk)] * 1_001}
     for wrong in (
         {"may": ["fly"]},
@@ -215,12 +215,12 @@ def test_programs_make_change_and_delete_groups(admin_client: Client, client: Cl
         {"colour": "red"},
         many,
     ):
-        assert call(admin_client, "PATCH", f"{made['id']}/", **wrong).status_code == 400
+        assert call(admin_client, "PATCH", f"{created['id']}/", **wrong).status_code == 400
     everyone = PeopleGroup.objects.get(everyone=True)
     refused = call(admin_client, "PATCH", f"{everyone.pk}/", name="All")
     assert (refused.status_code, refused.json()["code"]) == (409, "everyone_is_fixed")
     assert call(admin_client, "PATCH", f"{everyone.pk}/", may=[]).json()["may"] == []
-    assert call(admin_client, "DELETE", f"{made['id']}/").status_code == 204
+    assert call(admin_client, "DELETE", f"{created['id']}/").status_code == 204
     client.force_login(olga)
     assert call(client, "GET").status_code == 403
     me = client.get("/api/v1/me/").json()

@@ -78,7 +78,7 @@ def guessers(office: str) -> list[Guesser]:
 
 
 @pytest.fixture
-def held(guessers: list[Guesser]) -> Iterator[None]:
+def guessing(guessers: list[Guesser]) -> Iterator[None]:
     """Whoever guesses is held before and after; the clock's quarter of an hour may end once meanwhile."""
     yield
     one, many = guessers
@@ -88,7 +88,7 @@ def held(guessers: list[Guesser]) -> Iterator[None]:
     assert many.answers[-1] == 429
 
 
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("guessing")
 def test_an_office_signs_in_by_password(office: str, people: list[User], guessers: list[Guesser]) -> None:
     browsers = [Client(REMOTE_ADDR=office) for _ in people]
     assert {here.get(LOGIN).status_code for here in browsers} == {200}  # all have the page open before one signs in
@@ -99,24 +99,24 @@ def test_an_office_signs_in_by_password(office: str, people: list[User], guesser
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("guessing")
 def test_an_office_signs_in_by_passkey(office: str, people: list[User], guessers: list[Guesser]) -> None:
     for person in people:
         here, passkey = Client(REMOTE_ADDR=office), with_passkey(person)
-        asked = here.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
-        answer = here.post(PASSKEY, {"credential": passkey.signed(asked["challenge"])}, secure=True)
+        options = here.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
+        answer = here.post(PASSKEY, {"credential": passkey.signed(options["challenge"])}, secure=True)
         assert signed_in(here), answer["Location"]
         guessers[0].guess()
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("guessing")
 def test_an_office_signs_in_through_a_provider(office: str, guessers: list[Guesser]) -> None:
     with providing() as provider:
         row = row_of(provider)
         browsers = [Client(REMOTE_ADDR=office) for _ in range(PEOPLE)]
-        begun = [here.get(reverse("login-openid", args=[row.pk])) for here in browsers]
-        for here, answer in zip(browsers, begun, strict=True):
+        redirects = [here.get(reverse("login-openid", args=[row.pk])) for here in browsers]
+        for here, answer in zip(browsers, redirects, strict=True):
             assert answer.status_code == 302
             provider.person["sub"] = uuid4().hex
             assert here.get(provider.sign_in(answer["Location"])).status_code == 302
@@ -124,7 +124,7 @@ def test_an_office_signs_in_through_a_provider(office: str, guessers: list[Guess
             guessers[0].guess()
 
 
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("guessing")
 def test_an_office_signs_in_with_a_second_factor(office: str, people: list[User], guessers: list[Guesser]) -> None:
     for person in people[:100]:
         here, (secret, _) = Client(REMOTE_ADDR=office), with_app(person)

@@ -16,7 +16,7 @@ from tests.accounts.receiver import Received, deliver
 API = "/api/v1/webhooks/"
 
 
-def made(program: Program, url: str, *events: str) -> Any:
+def create_webhook(program: Program, url: str, *events: str) -> Any:
     answer = program.post(API, {"url": url, "events": list(events) or ["turn.finished"]})
     assert answer.status_code == 201, answer.content
     return answer.json()

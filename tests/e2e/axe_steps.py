@@ -19,5 +19,5 @@ def violations(
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE)
     options = {"runOnly": [*rules], "resultTypes": ["violations"]}
-    found: list[str] = page.evaluate(VIOLATIONS, [place, options])
-    return found
+    sentences: list[str] = page.evaluate(VIOLATIONS, [place, options])
+    return sentences

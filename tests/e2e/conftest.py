@@ -80,9 +80,9 @@ def strong_hash(password: str) -> str:
 @pytest.fixture
 def person(product: Product, committed: None) -> Person:
     def make() -> Person:
-        made = make_person(product)
-        User.objects.filter(pk=made.user.pk).update(password=strong_hash(made.password))
-        return made
+        new_person = make_person(product)
+        User.objects.filter(pk=new_person.user.pk).update(password=strong_hash(new_person.password))
+        return new_person
 
     return in_thread(make)
 

@@ -28,11 +28,11 @@ def options(page: Page, title: str) -> None:
 
 def model_to_answer_again(menu: Locator, name: str) -> Locator:
     """Its button in the menu of an answer; where there are many models, all have to be shown first."""
-    wanted, every = menu.get_by_role("button", name=name), menu.get_by_role("button", name=re.compile("^Show all"))
-    expect(wanted.or_(every).first).to_be_visible()
-    if not wanted.count():
+    model, every = menu.get_by_role("button", name=name), menu.get_by_role("button", name=re.compile("^Show all"))
+    expect(model.or_(every).first).to_be_visible()
+    if not model.count():
         every.click()
-    return wanted
+    return model
 
 
 def act(message: Locator, name: str) -> None:

@@ -259,8 +259,8 @@ def test_the_browser_tells_of_an_answer_to_whoever_looks_elsewhere_and_wants_it(
     person = visit()
     person.context.add_init_script(ELSEWHERE)
     page = person.sign_in()
-    for elsewhere in (True, False):
-        page.evaluate("(elsewhere) => (window.elsewhere = elsewhere)", elsewhere)
+    for looks_away in (True, False):
+        page.evaluate("(elsewhere) => (window.elsewhere = elsewhere)", looks_away)
         ask(page, "A question", text="An answer.")
         expect_complete(page)
         assert page.evaluate("window.told") == []  # nobody has asked for it

@@ -95,11 +95,11 @@ def test_long_names_fit_a_small_phone(visit: OpenBrowser, product: Product, pers
     house = House(person.caller, lambda script: product.model.set_script(name, script), model, profile)
     paths = [*house.furnish().values()]
     in_thread(lambda: lengthen(person.user))
-    found = {}
+    too_wide = {}
     for path in [*paths, *in_the_admin(in_thread(newest) - before)]:
         page.goto(product.url + path)
         assert "/login/?" not in page.url, path  # a page that asks who one is would fit, too
         wide = page.evaluate(TOO_WIDE, SMALL["width"])
         if wide:
-            found[path] = wide
-    assert found == {}
+            too_wide[path] = wide
+    assert too_wide == {}

@@ -139,9 +139,9 @@ def test_no_kind_of_diagram_leads_anywhere(visit: OpenBrowser) -> None:
 def test_a_question_is_text_whatever_it_holds(page: Page) -> None:
     ask(page, f"{HOSTILE}\n", text="Well.")
     expect_complete(page)
-    said = page.locator("article.question .said")
-    expect(said).to_contain_text("<script>window.hacked = 1</script>")
-    assert said.locator("a, img, script").count() == 0
+    question = page.locator("article.question .said")
+    expect(question).to_contain_text("<script>window.hacked = 1</script>")
+    assert question.locator("a, img, script").count() == 0
     assert page.evaluate("window.hacked") is None
 
 

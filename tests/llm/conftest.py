@@ -26,16 +26,16 @@ def scripted_model() -> Iterator[ScriptedModel]:
 @pytest_asyncio.fixture
 async def connect(scripted_model: ScriptedModel) -> AsyncIterator[Connect]:
     """Makes a provider of a kind that talks to the scripted model, as the vendor of that dialect if one is named."""
-    made: list[Provider] = []
+    providers: list[Provider] = []
 
     def make(kind: str, *, api_key: str = "", silence_timeout: float = 120.0, dialect: str = "") -> Provider:
         vendor = f"{scripted_model.url}/{dialect}" if dialect else scripted_model.url
         url = f"{vendor}/v1" if kind in ("openai", "responses") else vendor
-        made.append(create(kind, base_url=url, api_key=api_key, silence_timeout=silence_timeout))
-        return made[-1]
+        providers.append(create(kind, base_url=url, api_key=api_key, silence_timeout=silence_timeout))
+        return providers[-1]
 
     yield make
-    for provider in made:
+    for provider in providers:
         await provider.close()
 
 

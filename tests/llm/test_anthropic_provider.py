@@ -34,8 +34,8 @@ async def sent(connect: Connect, scripted_model: ScriptedModel, request: ModelRe
     return body
 
 
-def text(said: str) -> dict[str, str]:
-    return {"type": "text", "text": said}
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
 
 
 async def test_a_request_is_sent_as_the_protocol_wants_it(connect: Connect, scripted_model: ScriptedModel) -> None:
@@ -226,7 +226,7 @@ async def test_any_conversation_is_acceptable(
     messages: list[tuple[Any, str]],
     roles_and_texts: list[tuple[str, list[str]]],
 ) -> None:
-    request = asking(messages=tuple(Message(role, said) for role, said in messages))
+    request = asking(messages=tuple(Message(role, words) for role, words in messages))
     body = await sent(connect, scripted_model, request)
     assert [
         (message["role"], [block["text"] for block in message["content"]]) for message in body["messages"]
@@ -242,11 +242,11 @@ async def test_the_last_report_of_usage_counts(connect: Connect) -> None:
 
 async def test_whole_blocks_and_unknown_events_are_understood(connect: Connect) -> None:
     tool = {"type": "tool_use", "id": "t", "name": "weather", "input": {"city": "Huế"}}
-    thought = {"type": "redacted_thinking", "data": "x"}
+    thinking = {"type": "redacted_thinking", "data": "x"}
     raw = [
         START,
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
-        {"type": "content_block_start", "index": 1, "content_block": thought},
+        {"type": "content_block_start", "index": 1, "content_block": thinking},
         {"type": "an_event_of_the_future"},
         {"type": "content_block_start", "index": 2, "content_block": tool},
         STOP | {"delta": {"stop_reason": "tool_use"}},
@@ -257,7 +257,7 @@ async def test_whole_blocks_and_unknown_events_are_understood(connect: Connect) 
         TextDelta("Hi"),
         ToolCallStarted(0, "t", "weather"),
         ToolCallDelta(0, '{"city": "Hu\\u1ebf"}'),
-        StepFinished("tool_calls", Usage(3, 2), ReasoningState(({"type": "text", "text": "Hi"}, thought, tool))),
+        StepFinished("tool_calls", Usage(3, 2), ReasoningState(({"type": "text", "text": "Hi"}, thinking, tool))),
     ]
 
 

@@ -25,9 +25,9 @@ def request(*points: int) -> ModelRequest:
 def test_anthropic_is_asked_at_the_last_block_of_each_border_and_never_at_a_thought() -> None:
     body = anthropic.wire_request(request(1, 2, 3, 4))
     assert body["system"] == [{"type": "text", "text": "Be brief.", **KEPT}]
-    question, thought = body["messages"]
+    question, answer = body["messages"]
     assert [{"type": "text", "text": text, **KEPT} for text in ("A file.", "Hello")] == question["content"]
-    assert thought["content"] == list(THOUGHT.items)
+    assert answer["content"] == list(THOUGHT.items)
     assert caching.anthropic_refusal(body) is None
     assert anthropic.wire_request(request())["system"] == "Be brief."
 
@@ -41,13 +41,13 @@ def test_openai_is_asked_on_texts_of_the_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "said"),
+    ("blocks", "sentence"),
     [
         ([{"type": "text", "text": "a", **KEPT}] * 5, "A maximum of 4 blocks"),
         ([{"type": "thinking", "thinking": "a", **KEPT}], "thinking.cache_control"),
         ([{"type": "text", "text": " ", **KEPT}], "empty text blocks"),
     ],
 )
-def test_the_scripted_anthropic_refuses_what_the_real_one_does(blocks: list[Any], said: str) -> None:
+def test_the_scripted_anthropic_refuses_what_the_real_one_does(blocks: list[Any], sentence: str) -> None:
     body = {"messages": [{"role": "user", "content": blocks}]}
-    assert said in str(caching.anthropic_refusal(body))
+    assert sentence in str(caching.anthropic_refusal(body))

@@ -25,12 +25,12 @@ Client = Callable[..., Provider]
 KEY = "sk-secret"
 
 
-def said(text: str) -> str:
+def reply_with(text: str) -> str:
     return "data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]})
 
 
 END = 'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
-PART = f"{said('Hello')}\n\n{said(' world')}\n\n"
+PART = f"{reply_with('Hello')}\n\n{reply_with(' world')}\n\n"
 STREAM = PART + END
 TYPE = "text/event-stream"
 WHOLE = answer(STREAM, media_type=TYPE)
@@ -56,15 +56,15 @@ def in_pieces(whole: bytes, size: int) -> Play:
 @pytest_asyncio.fixture
 async def client() -> AsyncIterator[Client]:
     """Makes a client of a server; `account` stands before its host."""
-    made: list[Provider] = []
+    providers: list[Provider] = []
 
     def make(server: RawServer | str, *, kind: str = "openai", silence: float = 20.0, account: str = "") -> Provider:
         url = server if isinstance(server, str) else f"http://{account}127.0.0.2:{server.port}/v1"
-        made.append(create(kind, base_url=url, api_key=KEY, silence_timeout=silence))
-        return made[-1]
+        providers.append(create(kind, base_url=url, api_key=KEY, silence_timeout=silence))
+        return providers[-1]
 
     yield make
-    for each in made:
+    for each in providers:
         await each.close()
 
 
@@ -150,7 +150,7 @@ async def test_an_answer_that_is_left_closes_its_connection_at_once(client: Clie
     async def play(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {TYPE}\r\n\r\n".encode())
         while True:
-            writer.write(f"{said('more ')}\n\n".encode())
+            writer.write(f"{reply_with('more ')}\n\n".encode())
             await writer.drain()
             await asyncio.sleep(0)
 

@@ -20,8 +20,8 @@ async def test_the_count_is_of_the_call_that_it_stands_for(
     request = asking(messages=MESSAGES, tools=(TOOL,), cache_key="here", stop=("END",) if kind == "anthropic" else ())
     count = await connect(kind).count_tokens(request)
     assert count is not None and 1_000 < count < 1_050
-    [asked] = scripted_model.requests()
-    assert asked.path == {"anthropic": "/v1/messages/count_tokens", "responses": "/v1/responses/input_tokens"}[kind]
+    [record] = scripted_model.requests()
+    assert record.path == {"anthropic": "/v1/messages/count_tokens", "responses": "/v1/responses/input_tokens"}[kind]
 
 
 @pytest.mark.parametrize(

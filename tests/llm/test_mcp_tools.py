@@ -203,12 +203,12 @@ def wire(request: pytest.FixtureRequest) -> str:
 
 
 @contextmanager
-def reached(said: Misbehaving, wire: str, directory: Path) -> Iterator[Server]:
+def reached(misbehaving: Misbehaving, wire: str, directory: Path) -> Iterator[Server]:
     if wire == "stdio":
-        yield Server("odd", command=said.as_process(directory))
+        yield Server("odd", command=misbehaving.as_process(directory))
         return
     media_type = "application/json" if wire == "json" else "text/event-stream"
-    with said.over_http(media_type=media_type) as url:
+    with misbehaving.over_http(media_type=media_type) as url:
         yield Server("odd", url=url)
 
 
@@ -227,8 +227,8 @@ async def test_one_bad_tool_costs_no_other_and_is_named(wire: str, tmp_path: Pat
 
 
 async def test_a_long_list_comes_whole_page_by_page(wire: str, tmp_path: Path) -> None:
-    said = Misbehaving([tool(f"tool{number}") for number in range(192)], page=50)
-    with reached(said, wire, tmp_path) as server:
+    misbehaving = Misbehaving([tool(f"tool{number}") for number in range(192)], page=50)
+    with reached(misbehaving, wire, tmp_path) as server:
         listing = await tools_of(server)
     assert [each.served_as for each in listing.tools] == [f"tool{number}" for number in range(192)]
     assert not listing.problems
@@ -255,8 +255,8 @@ async def test_pages_in_a_circle_end_and_an_empty_page_leads_on(
 
 async def test_half_a_character_costs_neither_the_list_nor_a_result(wire: str, tmp_path: Path) -> None:
     # JavaScript cuts a text within an emoji and writes the half that is left.
-    said = Misbehaving([tool("good"), tool("cut", description="Looks \ud83d")], results={"cut": "half \ud83d end"})
-    with reached(said, wire, tmp_path) as server:
+    wrong = Misbehaving([tool("good"), tool("cut", description="Looks \ud83d")], results={"cut": "half \ud83d end"})
+    with reached(wrong, wire, tmp_path) as server:
         listing = await tools_of(server)
         assert [each.served_as for each in listing.tools] == ["good", "cut"]
         assert (await run_tool(listing.tools[1], {})).text == "half ? end"
@@ -325,8 +325,8 @@ async def test_names_that_collide_are_told_apart_and_what_is_abusive_is_cut_and_
         tool("n" * 99),
         tool("long", description="d" * 30_000),
     ]
-    said = Misbehaving([*tools, *(tool(f"tool{number}") for number in range(1_000))])
-    with reached(said, "stdio", tmp_path) as server:
+    misbehaving = Misbehaving([*tools, *(tool(f"tool{number}") for number in range(1_000))])
+    with reached(misbehaving, "stdio", tmp_path) as server:
         listing = await tools_of(server)
         names = [each.definition.name for each in listing.tools]
         assert len(names) == len(set(names)) == MAX_TOOLS - 1 and all(len(name) <= 64 for name in names)
@@ -441,7 +441,7 @@ async def test_what_is_no_protocol_or_leads_elsewhere_is_said() -> None:
 
 
 async def test_a_list_that_is_none_is_said(wire: str, tmp_path: Path) -> None:
-    said = Misbehaving([], results={"tools/list": {"tools": {"a": 1}}})
-    with reached(said, wire, tmp_path) as server, pytest.raises(ServerFailed) as failure:
+    misbehaving = Misbehaving([], results={"tools/list": {"tools": {"a": 1}}})
+    with reached(misbehaving, wire, tmp_path) as server, pytest.raises(ServerFailed) as failure:
         await tools_of(server)
     assert failure.value.code == "tool_server_invalid"

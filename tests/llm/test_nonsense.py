@@ -25,7 +25,7 @@ def answers_with(strange: Any) -> list[tuple[StepReader, list[Any]]]:
     ]
     counted = {"input_tokens": strange, "output_tokens": strange}
     into = {**counted, "input_tokens_details": strange, "output_tokens_details": strange}
-    said = {"type": "response.output_text.delta", "delta": "Yes."}
+    delta = {"type": "response.output_text.delta", "delta": "Yes."}
     message = {"id": strange, "usage": counted, "diagnostics": strange}
     blocks = [
         {"type": "message_start", "message": message},
@@ -42,8 +42,8 @@ def answers_with(strange: Any) -> list[tuple[StepReader, list[Any]]]:
     unmeasured = {"type": "response.incomplete", "response": {"usage": strange, "incomplete_details": strange}}
     return [
         (OpenAIReader(""), chat),
-        (ResponsesReader(""), [said, ended]),
-        (ResponsesReader(""), [said, unmeasured]),
+        (ResponsesReader(""), [delta, ended]),
+        (ResponsesReader(""), [delta, unmeasured]),
         (AnthropicReader(""), blocks),
         (OllamaReader(""), [{"message": {"content": "Yes."}}, last]),
     ]

@@ -105,19 +105,19 @@ async def test_messages_are_ordered_as_a_models_template_takes_them(
     together = [("system", "Be brief.\n\nToday: nothing."), *whole[2:]]
     by_turns = [together[0], ("user", "These are your files.\n\nWhat is there?"), ("assistant", "")]
     by_turns += [("tool", "Rain.\n\nRemember: in one line.")]
-    for model, wanted in (("llama-4", whole), ("qwen-coder", together), ("gemma-4-it", by_turns)):
-        for refused in ((400 if dialect == "vllm" else 500) if wanted is not whole else None, None):
+    for model, expected in (("llama-4", whole), ("qwen-coder", together), ("gemma-4-it", by_turns)):
+        for refused in ((400 if dialect == "vllm" else 500) if expected is not whole else None, None):
             scripted_model.forget()
             assert text_of(await events_of(provider, asking(messages=TALK, model=model)))
-            asked = scripted_model.requests()
-            assert [record.status for record in asked] == ([refused, 200] if refused else [200])
-        assert [(each["role"], each["content"]) for each in asked[-1].body["messages"]] == wanted
+            requests = scripted_model.requests()
+            assert [record.status for record in requests] == ([refused, 200] if refused else [200])
+        assert [(each["role"], each["content"]) for each in requests[-1].body["messages"]] == expected
 
 
 def test_questions_and_answers_are_put_by_turns_without_losing_anything() -> None:
     image = Image("image/png", b"\x89PNG")
     call = ToolCall("c1", "weather", "{}")
-    said = [
+    messages = [
         Message("user", "A", images=(image,)),
         Message("user", "", images=(image,)),
         Message("assistant", "B"),
@@ -126,10 +126,10 @@ def test_questions_and_answers_are_put_by_turns_without_losing_anything() -> Non
         Message("tool", "E", tool_call_id="c2"),
         Message("user", "F", images=(image,)),
     ]
-    assert taking_turns(said) == [
+    assert taking_turns(messages) == [
         Message("user", "A", images=(image, image)),
         Message("assistant", "B\n\nC", tool_calls=(call,)),
-        *said[4:],
+        *messages[4:],
     ]
 
 
@@ -252,8 +252,8 @@ async def test_the_last_report_of_usage_counts(connect: Connect) -> None:
 )
 async def test_an_error_in_the_stream_ends_it(connect: Connect, event: dict[str, Any], code: str) -> None:
     raw = [chunk({"content": "So"}), event, "[DONE]"]
-    said, failure = await failure_after(connect("openai"), asking({"raw": raw}))
-    assert said == [TextDelta("So")]
+    events, failure = await failure_after(connect("openai"), asking({"raw": raw}))
+    assert events == [TextDelta("So")]
     assert failure.code == code
 
 

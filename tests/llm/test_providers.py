@@ -17,8 +17,8 @@ SECRET = "sk-very-secret-0123456789"
 
 async def test_an_answer_arrives_piece_by_piece_with_its_usage(connect: Connect, kind: str) -> None:
     script = {"text": "The quick brown fox.", "usage": {"input": 90, "cached": 40, "output": 7, "reasoning": 2}}
-    *said, last = await events_of(connect(kind), asking(script))
-    assert [event.text for event in said if isinstance(event, TextDelta)] == ["The", " quick", " brown", " fox."]
+    *events, last = await events_of(connect(kind), asking(script))
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["The", " quick", " brown", " fox."]
     assert last == StepFinished("stop", Usage(90, 7, cached_input=40, reasoning=2))
 
 
@@ -79,8 +79,8 @@ async def test_many_answers_share_a_provider(connect: Connect, kind: str) -> Non
     provider = connect(kind)
     scripts = [{"tokens": 20 + number, "interval": 0.001} for number in range(20)]
     answers = await asyncio.gather(*(events_of(provider, asking(script)) for script in scripts))
-    said = [text_of(events) for events in answers]
-    assert said == [expected_text(script) for script in scripts]
+    texts = [text_of(events) for events in answers]
+    assert texts == [expected_text(script) for script in scripts]
 
 
 async def test_closing_the_iterator_closes_the_connection(

@@ -144,15 +144,15 @@ def test_each_text_has_its_script(text: str, script: str) -> None:
     ],
 )
 def test_the_servers_own_window_decides(sent: int, reported: int, window: int, proven: bool | None) -> None:
-    found = seen(Sent(sent), Usage(reported, 1), allocated=Allocated("ollama", window))
-    assert isinstance(found, Truncation) is bool(proven)
+    verdict = seen(Sent(sent), Usage(reported, 1), allocated=Allocated("ollama", window))
+    assert isinstance(verdict, Truncation) is bool(proven)
 
 
 def test_a_thrifty_vocabulary_proves_nothing_even_where_our_count_is_above_the_window() -> None:
     """Qwen's count of plain Chinese is 0.82 of ours, so that a prompt may fit although we count more."""
-    sent, said = Sent(3_463, scripts=CJK), Allocated("llama.cpp", 3_000)
-    found = detect_truncation(ReportedCounts(), sent, Usage(2_833, 1), tokenizer_known=False, allocated=said)
-    assert isinstance(found, TruncationSuspicion)
+    sent, allocated_ = Sent(3_463, scripts=CJK), Allocated("llama.cpp", 3_000)
+    verdict = detect_truncation(ReportedCounts(), sent, Usage(2_833, 1), tokenizer_known=False, allocated=allocated_)
+    assert isinstance(verdict, TruncationSuspicion)
 
 
 def test_three_growing_calls_with_the_same_count_prove_a_window(model: Model) -> None:
