@@ -63,7 +63,7 @@ def _application() -> App:
 
 @contextmanager
 def working() -> Iterator[None]:
-    """What is enqueued meanwhile is done here. Nothing of it is left afterwards; what then still runs is cut off."""
+    """Run everything that is enqueued meanwhile in this process. Work that still runs at the end is cancelled."""
     worker = Worker()
     worker.begin()
     try:

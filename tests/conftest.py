@@ -165,7 +165,7 @@ def make_person(server: Server) -> Person:
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, committed: None) -> Server:
-    """What a test's people use: the running product where the test has its mark or fixture, else the application."""
+    """Return the server for a test: the running product if the test has its mark or fixture, else the application."""
     name = "product" if group_of(request.node) == PRODUCT else "application"
     server: Server = request.getfixturevalue(name)
     return server

@@ -40,7 +40,7 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is loaded stays: collections in the middle of tests need not look through it."""
+    """Freeze loaded modules, so that garbage collections during the tests skip them."""
     collected = yield
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # the tests keep much and leave little behind in circles

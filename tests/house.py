@@ -117,7 +117,7 @@ class House:
         }
 
     def _around(self, project: str) -> dict[str, str]:
-        """What else a person has: conversations with tags, one of them pinned, and prompts."""
+        """Create further rows of a person: conversations with tags, one of them pinned, and prompts."""
         for title, tags in AROUND:
             body = {"title": title, "tags": tags, "pinned": title == AROUND[0][0]}
             self.caller.post("conversations/", body, expect=201)

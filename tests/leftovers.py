@@ -1,4 +1,4 @@
-"""Where a text still is: every table of the database, and every key of Redis."""
+"""Search for a text in every table of the database, and in every key of Redis."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from psycopg import sql
 
 
 def tables_with(marker: str) -> list[str]:
-    """Where a text is: the tables of the database, and the keys of Redis."""
+    """Return the tables of the database and the keys of Redis that contain a text."""
     with connection.cursor() as cursor:
         tables = connection.introspection.table_names(cursor)
         names = []

@@ -44,7 +44,7 @@ def free_port() -> int:
 
 
 class Server(Protocol):
-    """What answers a test's requests; `directory` holds its files."""
+    """A server that answers a test's requests. `directory` holds its files."""
 
     url: str
     model: ScriptedModel

@@ -1,4 +1,4 @@
-"""Which test process runs which tests.
+"""Distribution of the tests over the test processes.
 
 Kinds of tests, by their markers:
 - none: runs in the test's own process. The quickest kind, and the most common one.

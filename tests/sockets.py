@@ -57,7 +57,7 @@ class Socket:
 
 
 def cookie_of(person: Person) -> str:
-    """Of a browser in which the person is signed in."""
+    """Return the session cookie of a browser in which the person is signed in."""
     client = Client()
     client.force_login(person.user)
     return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"

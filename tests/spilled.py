@@ -1,4 +1,4 @@
-"""What of a product's log may not stand in it: secrets, texts of people and models, what they searched for."""
+"""Find forbidden text in a product's log: secrets, texts of people and models, and their searches."""
 
 import re
 from collections.abc import Iterator

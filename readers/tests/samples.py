@@ -62,7 +62,7 @@ def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "", fo
 
 
 def unmapped_pdf() -> bytes:
-    """Of which only its own font knows which letters it shows."""
+    """Return a PDF whose letters only its own font can tell."""
     system = "/CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >>"
     inner = f"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Own {system} >>"
     signs = "".join(f"\\000\\{ord(sign):03o}" for sign in "9ROXPHV")

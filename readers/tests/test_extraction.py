@@ -300,7 +300,7 @@ worker.join()
 
 
 def unprivileged() -> list[int]:
-    """Who a reader may run as: whoever runs the tests, and somebody without any privilege if we may become them."""
+    """Return the ids of users to run a reader as: that of the tests, and if it is root also one without privileges."""
     return [os.getuid()] if os.getuid() else [0, 65534]
 
 

@@ -45,7 +45,7 @@ def page(tmp_path: Path, content: bytes, passage: str) -> Image.Image:
 
 
 def marked(picture: Image.Image) -> tuple[int, int, int, int] | None:
-    """Where it is yellow, in hundredths of its width and height."""
+    """Return the box of the yellow mark, in hundredths of the width and height."""
     blue = picture.getchannel("B").point(lambda level: 255 * (60 < level < 160))
     red = picture.getchannel("R").point(lambda level: 255 * (level > 220))
     box = Image.composite(blue, Image.new("L", picture.size), red).getbbox()

@@ -1,4 +1,4 @@
-"""What is peculiar to PDFs: words that a line's end divides, forms, and what people wrote on pages."""
+"""Reading of PDFs: words that a line's end divides, headings, tables, forms, and notes on pages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where the words of a scan stand: kept as they are recognised, found again for a passage, and marked on its page."""
+"""Places of the words of a scan: stored when they are recognised, found for a passage, and marked on its page."""
 
 import io
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def around(*each: Place) -> Place:
 
 
 def table(*, specks: bool = False) -> str:
-    """What Tesseract writes of the sheet."""
+    """Return Tesseract's output for the sheet."""
     rows = [HEAD, f"1\t1\t0\t0\t0\t0\t0\t0\t{SIZE[0]}\t{SIZE[1]}\t-1\t"]
     for number, line in enumerate(LINES, 1):
         if specks:

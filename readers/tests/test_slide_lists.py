@@ -18,7 +18,7 @@ def numbered(scheme: int, start: int) -> bytes:
 
 
 def entry(number: int) -> bytes:
-    """Of a run of characters, whose entry is counted to 15 and then from 0."""
+    """Return the style of a run of characters for an entry. Its number is counted to 15 and then from 0."""
     return struct.pack("<IH", 0x3C00, number % 16 << 10)
 
 

@@ -27,7 +27,7 @@ def browser() -> Client:
 
 
 def begin_sign_in(row: OpenIDProvider, here: Client, then: str = "/files/") -> str:
-    """Where the browser is sent."""
+    """Begin to sign in through a provider, and return the address to which the browser is sent."""
     answer = here.get(reverse("login-openid", args=[row.pk]), {"next": then})
     assert answer.status_code == 302, answer.content
     return str(answer["Location"])

@@ -139,7 +139,7 @@ def providing() -> Iterator[Provider]:
         do_POST = do_GET
 
         def log_message(self, format: str, *args: Any) -> None:
-            """What it was asked is in `asked`."""
+            """Log nothing: the paths of requests are in `paths`."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     provider = Provider(f"http://127.0.0.1:{server.server_address[1]}")

@@ -79,7 +79,7 @@ def guessers(office: str) -> list[Guesser]:
 
 @pytest.fixture
 def guessing(guessers: list[Guesser]) -> Iterator[None]:
-    """Whoever guesses is held before and after; the clock's quarter of an hour may end once meanwhile."""
+    """Check that guessers are stopped before and after the block. The quarter of an hour may end once in it."""
     yield
     one, many = guessers
     assert one.looked_at <= 2 * 10 and one.answers[-1] == 429

@@ -1,4 +1,4 @@
-"""Which pages may open a WebSocket with a browser's session."""
+"""Origins of pages that may open a WebSocket with a browser's session."""
 
 from typing import Any
 

@@ -26,7 +26,7 @@ INVITED = {"username": "olga", "email": "olga@example.org", "first_name": "Olga"
 
 @pytest.fixture
 def staff(client: Client) -> User:
-    """Who may look after people, and nothing else; signed in with `client`."""
+    """Return a member of the staff who may only manage people, signed in with `client`."""
     person = User.objects.create_user("staff", is_staff=True)
     names = ["add_user", "change_user", "view_user"]
     person.user_permissions.set(Permission.objects.filter(codename__in=names))

@@ -1,4 +1,4 @@
-"""What a token opens. The tests walk the API's part of the URLconf, so a new address is covered when it is added."""
+"""Scopes of tokens. The tests walk the API's part of the URLconf, so a new address is covered when it is added."""
 
 import json
 from collections.abc import Iterator

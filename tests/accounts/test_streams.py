@@ -1,4 +1,4 @@
-"""What is open ends with the session or token that it was opened with, however that has ended (docs/decisions/0016)."""
+"""Streams and sockets end with the session or token that opened them, however that has ended (docs/decisions/0016)."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ CSRF = "a" * 32
 
 
 class Opened:
-    """What one person has open of each kind, by a session or by a token; each has begun to be told of an answer."""
+    """One stream or socket of each kind, opened with a session or a token. Each has received some events."""
 
     def __init__(self, application: Application, person: Person, headers: dict[str, str], stack: ExitStack) -> None:
         self._http = application.http(headers=headers)
@@ -73,7 +73,7 @@ class Opened:
 
 
 def by_session(person: Person, client: Client | None = None) -> tuple[Client, dict[str, str]]:
-    """Of a `client` that is signed in already, or of a new one."""
+    """Return a signed-in client, the given or a new one, and the headers of its session."""
     if client is None:
         client = Client()
         client.force_login(person.user)

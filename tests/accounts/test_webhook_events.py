@@ -1,4 +1,4 @@
-"""What makes the running product call a webhook, and that it tries again by itself."""
+"""Events for which the running product calls a webhook, and its retries."""
 
 from datetime import timedelta
 from typing import Any

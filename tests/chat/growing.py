@@ -74,7 +74,7 @@ def writer(server: Server, name: str, script: dict[str, Any]) -> Model:
 
 
 def prompt(server: Server, mark: str) -> list[dict[str, Any]]:
-    """What the model got for the question with this mark; later requests hold it as history."""
+    """Return the messages that the model got for the question with this mark. Later requests hold it as history."""
     first = next(record for record in server.model.finished(mark) if "# The form" not in record.text)
     messages: list[dict[str, Any]] = first.body["messages"]
     return messages

@@ -37,7 +37,7 @@ def states(turn: Any) -> list[str]:
 
 
 def told(application: Application, mark: str) -> list[str]:
-    """What the model was told of its calls."""
+    """Return the results of its calls that the model received."""
     messages = application.model.finished(mark)[1].body["messages"]
     return [message["content"] for message in messages if message["role"] == "tool"]
 

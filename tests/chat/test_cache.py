@@ -1,4 +1,4 @@
-"""What providers' caches serve of real turns, what was planned of it, and why it was less."""
+"""Tokens that providers' caches serve in real turns, the expected number, and the reason for a smaller one."""
 
 from collections.abc import Callable
 from typing import Any

@@ -49,7 +49,7 @@ def goes_on(person: Person, application: Application, place: str, model: Model) 
 
 
 def assistant_in(request: str) -> str:
-    """What the assistant has said in a request of any protocol, as JSON."""
+    """Return the assistant's messages in a request of any protocol, as JSON."""
     body = json.loads(request)
     messages = body.get("messages") or body["input"]
     return json.dumps([message for message in messages if message.get("role") == "assistant"])

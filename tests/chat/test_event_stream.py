@@ -1,6 +1,6 @@
-"""Those who follow turns in one process share one read of Redis; each gets every event of its turn once, in order.
+"""Readers of turns in one process share one read of Redis. Each gets every event of its turn once, in order.
 
-The request that begins a turn can answer with them."""
+The request that begins a turn can answer with the events."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ async def numbers(turn: str, after: int = 0) -> list[int]:
 
 
 async def first(events: AsyncIterator[list[Written]]) -> list[Written]:
-    """What comes first that is not silence."""
+    """Return the first batch that is not empty."""
     async for batch in events:
         if batch:
             return batch

@@ -1,4 +1,4 @@
-"""What a conversation is as a file: nothing that can be kept is left out, and the rest is named."""
+"""Export of a conversation as a file: it leaves out nothing that can be stored, and names the rest."""
 
 import io
 import json

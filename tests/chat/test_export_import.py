@@ -1,4 +1,4 @@
-"""What goes out of a workspace, and what comes in from other products."""
+"""Exports of a workspace, and imports from other products."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Which files the sheet at the composer lists, and which of them it lets a person choose."""
+"""Files that the sheet at the composer lists, and those that a person can choose."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What Redis loses of a running answer, its readers get from the row: each ends with the whole answer, whatever it was.
+"""Readers get events that Redis has lost from the row: each ends with the whole answer, whatever was lost.
 
 The worker is played here, with its own emitter, stream and rows, so that Redis can lose something between any two of
 its acts.
@@ -205,7 +205,7 @@ def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(tu
 
 
 def test_what_follows_a_loss_is_not_added_to_an_answer_that_lacks_what_was_lost(turn: Turn) -> None:
-    """Of a worker that dies after it; the rest is gone, but what is there makes sense."""
+    """The worker dies after the loss: the rest is missing, but the stored text makes sense."""
 
     async def run() -> Answer:
         answer = Answer(str(turn.pk))

@@ -1,4 +1,4 @@
-"""What a model writes becomes safe HTML, whole or in pieces."""
+"""Markdown of models becomes safe HTML, whole or in pieces."""
 
 import re
 from html import escape, unescape

@@ -37,7 +37,7 @@ def keep(caller: Caller, place: str, text: str, expect: int = 200, **more: Any) 
 
 
 def branch(caller: Caller, place: str) -> list[str]:
-    """What was asked and answered, oldest first."""
+    """Return the texts of the questions and answers, oldest first."""
     return [message["text"] for message in reversed(caller.get(f"conversations/{place}/messages/")["results"])]
 
 
@@ -202,7 +202,7 @@ def test_a_killed_worker_leaves_it_unsent_while_the_interrupted_answer_goes_on(
 
 
 def left_behind(person: Person) -> Conversation:
-    """What a worker leaves that is killed after the answer and before it has sent what waits."""
+    """Return the rows of a worker that was killed after the answer, before it sent the waiting message."""
     place = past(person.user, 1)
     question, answer = place.messages.order_by("depth")
     Turn.objects.create(conversation=place, user_message=question, answer=answer, status=Turn.Status.DONE)

@@ -21,7 +21,7 @@ from tests.conftest import Person
 
 
 class Town(BaseModel):
-    """What a program wants to know."""
+    """The answer that a program asks for."""
 
     name: str
     people: int

@@ -1,4 +1,4 @@
-"""What OpenAI's protocol names, embeds and refuses, and what is kept of its requests."""
+"""OpenAI's protocol: the list of models, embeddings, refusals, and the rows of its requests."""
 
 import asyncio
 import base64

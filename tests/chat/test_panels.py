@@ -241,7 +241,7 @@ def number(element: Any) -> int:
 
 
 def shown_as_reported(client: Client, turn: Turn) -> None:
-    """What the page writes down, against the report as programs get it."""
+    """Check that the page shows the figures of the report that programs get."""
     report = client.get(reverse("turn-report", args=[turn.pk])).json()
     page = page_of(client.get(reverse("chat:report", args=[turn.pk]), headers={"HX-Request": "true"}).content)
     whole = {name: number(page.find_class(f"figure-{name}")[0]) for name in ("used", "free", "kept")}

@@ -182,7 +182,7 @@ def verdict(gate: Gate, url: str) -> Verdict:
 
 
 def leads(gate: Gate, url: str, target: str) -> str:
-    """What a redirect is refused with; empty where it is followed."""
+    """Return the sentence with which a redirect is refused, or "" if it is followed."""
     try:
         asyncio.run(gate.follow(httpx2.URL(url), httpx2.URL(target)))
     except Refused as refusal:

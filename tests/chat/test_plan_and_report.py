@@ -1,4 +1,4 @@
-"""What is said before sending is what is sent: the plan of a question and the report of its turn, tools included."""
+"""The plan before sending agrees with the report after it, tools included."""
 
 from pathlib import Path
 from typing import Any

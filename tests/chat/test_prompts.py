@@ -1,4 +1,4 @@
-"""What the model is really sent, and what the report says of it, through the running application."""
+"""The prompt that the model receives, and its report, through the running application."""
 
 import re
 from typing import Any

@@ -194,8 +194,8 @@ def test_a_branch_comes_oldest_first_and_knows_which_of_its_messages_have_files(
 
 
 def test_the_model_waits_for_eight_statements(application: Application, person: Person) -> None:
-    """Of the request: the token, the conversation, its lock, how things stand, the new rows. Of the worker: the claim,
-    the branch, and what it asks."""
+    """The request sends: the token, the conversation, its lock, its status, the new rows. The worker sends: the claim,
+    the branch, the last prompt."""
     mark = uuid4().hex
     with application.http("/api/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
         place = client.post("conversations/", json={"title": "T"}).json()["id"]

@@ -218,7 +218,7 @@ def test_conversations_go_on_after_a_worker_was_killed_between_two_calls(
     turns = [turn_["id"] for _, _, turn_ in started.values()]
 
     def asked_again() -> bool:
-        """What comes right after the second call has left; its reasoning was kept before."""
+        """Return whether the second calls have been sent. The reasoning of the first was stored before."""
         stored = StepReasoning.objects.filter(turn__in=turns).count() == len(turns)
         return stored and all(len(turn.report.get("calls", [])) > 1 for turn in Turn.objects.filter(pk__in=turns))
 

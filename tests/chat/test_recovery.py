@@ -1,4 +1,4 @@
-"""What stays true when a process dies or a service is away in the middle of an answer."""
+"""Recovery after a process dies or a service is away in the middle of an answer."""
 
 import json
 import signal

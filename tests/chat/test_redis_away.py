@@ -1,4 +1,4 @@
-"""What people do while Redis is away or hangs: what the rows hold is done, the rest is refused in words."""
+"""Requests while Redis is away or hangs: those that need only rows succeed, the others are refused in words."""
 
 import socket
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What pages, the API, the plan and reports say of a re-ranker that fails."""
+"""Notices of pages, the API, the plan and reports about a re-ranker that fails."""
 
 from collections.abc import Iterator
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""What a person's groups give is what happens: over pages, API, the OpenAI protocol, runs, tools and open streams."""
+"""Rights of a person's groups hold on pages, in the API, the OpenAI protocol, runs, tools and open streams."""
 
 import html
 import json
@@ -345,7 +345,7 @@ def test_the_persona_of_a_project_answers_whoever_is_in_it(olga: User, model: Mo
 
 @pytest.fixture
 def restored() -> Iterator[None]:
-    """What everyone may use is for all tests of a worker."""
+    """Restore the rights of the group of everyone, which all tests of a process share."""
     yield
     full = PeopleGroup.of_everyone()
     PeopleGroup.objects.filter(everyone=True).update(all_models=True, all_tool_servers=True, may=full.may)

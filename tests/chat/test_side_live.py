@@ -1,4 +1,4 @@
-"""What changes the list of conversations, or tasks, is told on every socket of their person, and on nobody else's."""
+"""Changes of the list of conversations, or of tasks, reach every socket of their person, and no other socket."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What stands behind citations: the panel of sources, the card of one, and the text to copy."""
+"""Pages behind citations: the panel of sources, the card of one, and the text to copy."""
 
 import re
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Which tasks stand in the prompt that a model is really sent, and where people see them."""
+"""Tasks in the prompt that a model receives, and the places where people see them."""
 
 import json
 from datetime import datetime, timedelta

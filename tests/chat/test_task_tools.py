@@ -27,7 +27,7 @@ def place(person: Person, model: Model) -> str:
 
 
 def called(person: Person, place: str, name: str, **arguments: Any) -> tuple[str, bool]:
-    """What the model is told when it makes this call, and whether as an error."""
+    """Have the model make this call. Return the text of the result, and whether it is an error."""
     steps = {"steps": [{"tool_calls": [{"name": name, "arguments": arguments}]}, SAID], "note": uuid4().hex}
     ended = person.caller.ended(person.caller.ask("Please.", steps, place)["id"])
     assert ended["status"] == "done"

@@ -87,7 +87,7 @@ class Turns:
         return [record.body for record in self.application.model.finished(self.mark)]
 
     def results(self, call: int) -> list[str]:
-        """What the tools' messages of a call hold."""
+        """Return the contents of the tools' messages in a call."""
         return [each["content"] for each in self.bodies()[call]["messages"] if each["role"] == "tool"]
 
     def kept(self) -> ToolResult:

@@ -1,4 +1,4 @@
-"""What the workspace's settings change in prompts: it is planned, sent, stored, and planned again as it was."""
+"""Effects of the workspace's settings on prompts: in the plan, the request, the report, and a replay."""
 
 from collections.abc import Iterator
 from typing import Any

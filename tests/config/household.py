@@ -69,7 +69,7 @@ class Household:
         return addresses(self.values)
 
     def of_everybody(self) -> list[Address]:
-        """Those that lead to a row of the workspace where `addresses` leads to the person's own."""
+        """Return the addresses with a row of the workspace in place of the person's own."""
         all_addresses = addresses({**self.values, **self.everybodys})
         return [address for address in all_addresses if any(pk in address.url for pk in self.everybodys.values())]
 
@@ -335,7 +335,7 @@ def signed_in(person: User, **options: Any) -> Client:
 
 
 def _result(turn: Turn) -> ToolResult:
-    """What a tool of the turn has given, kept whole."""
+    """Store a whole result of a tool of the turn."""
     return ToolResult.objects.create(
         owner=turn.conversation.owner,
         conversation=turn.conversation,

@@ -1,4 +1,4 @@
-"""Who gets in where. The tests walk the whole URLconf, so a new address is covered when it is added."""
+"""Access to addresses. The tests walk the whole URLconf, so a new address is covered when it is added."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the pages of the admin have in common: their look, the way back, and what a wrong address gets."""
+"""Common parts of the admin's pages: their look, the way back, and the answer to a wrong address."""
 
 import re
 from collections.abc import Callable

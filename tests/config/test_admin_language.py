@@ -100,7 +100,7 @@ def without_common_words(words: str) -> str:
 
 
 def stored() -> set[str]:
-    """What people and other tests have written: every value of a field that is no choice of ours."""
+    """Return the texts of people and other tests: every value of a field without choices."""
     stored_texts: set[str] = set()
     models: list[type[Model]] = [*admin.site._registry, LogEntry, Message]
     for model in models:
@@ -111,7 +111,7 @@ def stored() -> set[str]:
 
 
 def texts(value: object) -> Iterator[str]:
-    """Those in a value of JSON."""
+    """Yield the texts in a value of JSON."""
     if isinstance(value, str):
         yield value
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

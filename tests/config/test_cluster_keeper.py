@@ -1,4 +1,4 @@
-"""What `make cluster` has started ends with it, however it ends: also what has left its parent, as servers' own do."""
+"""Processes of `make cluster` end with it, however it ends, also those that have lost their parent."""
 
 import os
 import signal

@@ -40,7 +40,7 @@ def _counted_anew() -> None:
 
 
 def count_anew() -> None:
-    """What the page keeps for a minute is of another test."""
+    """Forget the counts of another test, which the page caches for a minute."""
     cache.delete_many(["admin:files", *(f"admin:people:{days}" for days in CHOICES)])
 
 

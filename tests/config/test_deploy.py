@@ -1,4 +1,4 @@
-"""What `deploy/` names is what there is: variables, commands, queues, values of the chart, times."""
+"""Names in `deploy/` exist in the code: variables, commands, queues, values of the chart, times."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Whose each row is: what grows with use can be divided by person, and by time, as docs/operate/growth.md says."""
+"""Tables that grow with use can be divided by person and by time, as docs/operate/growth.md says."""
 
 from importlib import import_module
 from typing import Any

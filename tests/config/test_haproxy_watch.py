@@ -1,4 +1,4 @@
-"""What ends a HAProxy that hangs leaves one alone that is slow, full, or not there."""
+"""The watchdog kills a HAProxy that hangs, and leaves one alone that is slow, full, or not running."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""What `HTTPS_ONLY=true` does, behind a proxy that ends TLS."""
+"""Effects of `HTTPS_ONLY=true` behind a proxy that ends TLS."""
 
 import os
 import subprocess

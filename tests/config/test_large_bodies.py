@@ -1,4 +1,4 @@
-"""Whose large body is worked on when."""
+"""Order in which large bodies of several people are processed."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What stands in the logs of the addresses that people and programs ask for."""
+"""Log lines about the addresses that people and programs request."""
 
 import io
 import json

@@ -18,7 +18,7 @@ BEFORE = ("mfa", "0002")
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]:
-    """Who reads the table in a transaction that goes on, as a backup does; not for ever, should nothing give up."""
+    """Yield a connection that reads the table in an open transaction, as a backup does. It ends after 30 s."""
     monkeypatch.setattr(migrate, "LOCK_SECONDS", 0.05)
     monkeypatch.setattr(migrate, "PAUSE_SECONDS", 0)
     with psycopg.connect(**connection.get_connection_params()) as other:

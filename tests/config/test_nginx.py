@@ -61,7 +61,7 @@ def well() -> Iterator[int]:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """Where nginx's workers, which are no root, may go; pytest's own directories are closed to them."""
+    """Yield a directory that nginx's unprivileged workers can enter. They cannot enter pytest's own directories."""
     with tempfile.TemporaryDirectory(prefix="glasshouse-nginx-") as name:
         home = Path(name)
         home.chmod(0o711)

@@ -1,5 +1,6 @@
-"""What the server refuses while it arrives: bytes go into the protocol, or into the product's socket, and what comes
-back and what is kept is looked at."""
+"""Requests that the server refuses while they arrive.
+
+The tests write bytes into the protocol or the product's socket, and check the answer and the stored rows."""
 
 import asyncio
 import json

@@ -103,7 +103,7 @@ PEOPLE: dict[str, tuple[Role | None, list[Role], Role | None]] = {
 
 
 class Rows(dict[str, str]):
-    """Of the URLconf's parameters: those of the persona and the project; any id for all others."""
+    """Values of the URLconf's parameters: the ids of the persona and the project, and any id for all others."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -180,7 +180,7 @@ def test_it_is_said_of_each_address_which_role_it_asks_for(place: Place) -> None
 
 
 def ask(client: Client, method: str, url: str, fields: dict[str, Any]) -> Any:
-    """What it changes is taken back."""
+    """Send a request, and roll its changes back."""
     with transaction.atomic():
         if method == "GET":
             answer: Any = client.get(url)

@@ -1,4 +1,4 @@
-"""What leaves for Sentry and for a collector of traces: by one id, and nothing that anybody wrote."""
+"""Data sent to Sentry and to a collector of traces: it shares one id, and has no text of a person or a model."""
 
 import gzip
 import io
@@ -43,7 +43,7 @@ ATTRIBUTES = {
 
 
 class Receiver(ThreadingHTTPServer):
-    """What is posted to it, unpacked, by path."""
+    """A server that stores the requests it gets. `bodies` unpacks those of a path."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Post)
@@ -78,7 +78,7 @@ def receiver() -> Iterator[Receiver]:
 
 @contextmanager
 def sent(receiver: Receiver, settings: Settings) -> Iterator[io.StringIO]:
-    """What happens inside has left when it ends. Gives the lines that are logged meanwhile."""
+    """Send errors and traces to the receiver before the block ends. Yields the lines that are logged meanwhile."""
     port, lines = receiver.server_port, io.StringIO()
     settings.OTEL_EXPORTER_OTLP_ENDPOINT = f"http://127.0.0.1:{port}/"
     settings.OTEL_EXPORTER_OTLP_HEADERS = "x-key=of%20the%20collector"

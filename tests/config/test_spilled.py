@@ -1,6 +1,6 @@
-"""What a product's processes log while people and programs use it, with every kind of thing that nobody else may read.
+"""Logs of a product's processes while people and programs use it, with every kind of secret and private text.
 
-At the end of a run the same is asked of all that the product of the tests has logged: `product` in tests/conftest.py.
+At the end of a run, `product` in tests/conftest.py checks all logs of the tests' product in the same way.
 """
 
 import json

@@ -114,7 +114,7 @@ def test_hashed_names_are_kept_for_good_and_sent_as_the_browser_takes_them(
 
 
 def test_a_process_that_starts_while_another_collects_serves_what_stands_there(tmp_path: Path) -> None:
-    """What the other one collects is gone as soon as it is looked at: here it leads to nothing, as a link."""
+    """The other process may move a file at any moment: a broken link stands for such a file here."""
     (tmp_path / "app.css").write_text(".a {}")
     half = tmp_path / ".new-other" / "css"
     half.mkdir(parents=True)

@@ -51,7 +51,7 @@ def test_translations_have_the_fields_of_their_messages(entries: list[polib.POEn
 
 
 def bare_words(path: Path) -> Iterator[str]:
-    """What a template shows as it stands: text and the words of attributes, without tags of Django's and HTML's."""
+    """Yield the untranslated words of a template: text and attributes, without tags of Django and HTML."""
     source = re.sub(r"{#.*?#}|{% blocktranslate.*?endblocktranslate %}", "", path.read_text(), flags=re.S)
     source = re.sub(r"{% block (\w+) %}\s*(app|shared|plain)\s*{% endblock \1 %}", "", source)
     source = re.sub(r"{%.*?%}|{{.*?}}|<(code|kbd|script)\b.*?</\1>|&\w+;", "", source, flags=re.S)

@@ -1,4 +1,4 @@
-"""What the API does not know in a body or a query is refused by its name, at every address."""
+"""Unknown members of a body or a query are refused by their name, at every address of the API."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What waits in memory for clients to read it: counted, and ended where it becomes too much."""
+"""Data that waits in memory for slow clients is counted, and the connection ends if it is too much."""
 
 import select
 import socket

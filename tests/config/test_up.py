@@ -29,7 +29,7 @@ def environment(data: Path, **more: str) -> dict[str, str]:
 
 
 def refusal(data: Path, **more: str) -> str:
-    """What a start that must fail, and start nothing, says on stderr."""
+    """Return the stderr of a start that must fail and start nothing."""
     before = started_in(data)
     done = subprocess.run(
         [sys.executable, "manage.py", "up"],

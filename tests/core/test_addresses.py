@@ -1,4 +1,4 @@
-"""What counts as the same address, which addresses a text names, and which hosts a list holds."""
+"""Equality of addresses, addresses in a text, and lists of hosts."""
 
 import pytest
 

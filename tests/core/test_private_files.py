@@ -1,4 +1,4 @@
-"""What the product writes outside of its data directory is for its owner alone."""
+"""Files outside of the data directory are readable for their owner alone."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""What axe finds wrong with a page."""
+"""Violations that axe finds on a page."""
 
 from collections.abc import Mapping, Sequence
 

@@ -68,5 +68,5 @@ def updates(page: Page, look: str, change: Callable[[int], object]) -> Iterator[
 
 
 def asks(event: str) -> str:
-    """What news over the socket have the page do, too."""
+    """Return the script that dispatches an event of the page, as news over the socket do."""
     return f'document.body.dispatchEvent(new CustomEvent("{event}"))'

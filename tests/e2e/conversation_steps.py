@@ -1,4 +1,4 @@
-"""What a person does and sees in conversations."""
+"""Steps of a person in conversations."""
 
 import re
 
@@ -36,7 +36,7 @@ def model_to_answer_again(menu: Locator, name: str) -> Locator:
 
 
 def act(message: Locator, name: str) -> None:
-    """What the menu of a message has; without scripts a page of its own has it."""
+    """Do an act of a message's menu. Without scripts the menu is a page of its own."""
     message.get_by_role("link", name="Options of this message").click()
     page = message.page
     page.get_by_role("button", name=name).or_(page.get_by_role("link", name=name)).click()

@@ -1,4 +1,4 @@
-"""What a person does and sees on the pages of tasks."""
+"""Steps of a person on the pages of tasks."""
 
 from urllib.parse import urljoin
 

@@ -1,4 +1,4 @@
-"""What is written in any form of the workspace or the admin stays, whatever happens to the session or the network."""
+"""Text in a form of the workspace or the admin survives the loss of the session or the network."""
 
 import re
 from functools import partial

@@ -1,4 +1,4 @@
-"""What an answer's model saw, call by call, and how tools and thoughts stand while an answer grows."""
+"""The report of an answer, call by call, and the tools and thoughts of a growing answer."""
 
 import json
 

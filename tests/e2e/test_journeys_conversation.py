@@ -266,7 +266,7 @@ def attached_by_keys(screen: Screen, keys: Keys) -> None:
 
 
 def read_by_keys(screen: Screen, keys: Keys) -> None:
-    """What stands under an answer that cites something."""
+    """Open the citations and the report under an answer by keys."""
     page, panel = screen.page, screen.page.locator("#panel")
     page.locator(".answer").last.focus()
     keys.open("1")

@@ -1,4 +1,4 @@
-"""What a page shows of today's models: how long they think, ends that are none, who stood in, cache and cost."""
+"""Facts about models on the page: time of thinking, broken answers, fallbacks, cache and cost."""
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal

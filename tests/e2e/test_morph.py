@@ -1,4 +1,4 @@
-"""What a person has begun stays while new HTML takes the place of old, element by element: `morph` of live.js."""
+"""A person's unfinished work stays while `morph` of live.js replaces old HTML by new, element by element."""
 
 from typing import Any
 

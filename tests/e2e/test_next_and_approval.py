@@ -1,4 +1,4 @@
-"""What waits on the page: the next message for the answer, and a tool call for its person."""
+"""Things that wait on the page: the next message for the answer, and a tool call for its person."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a model writes on the page: hostile, long, and everything that Markdown can hold."""
+"""Texts of models on the page: hostile ones, long ones, and every element of Markdown."""
 
 import re
 

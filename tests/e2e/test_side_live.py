@@ -1,4 +1,4 @@
-"""What is changed on one device shows on the other: in the list of conversations and on the pages of tasks."""
+"""Changes on one device show on the other: in the list of conversations and on the pages of tasks."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What a person sees when a conversation grows long, and does about its summary."""
+"""The summary of a long conversation on its page."""
 
 from pathlib import Path
 from typing import Any

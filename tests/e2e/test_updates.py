@@ -1,4 +1,4 @@
-"""What a person has begun on a page survives the updates that arrive meanwhile, and the updates come afterwards."""
+"""A person's unfinished work on a page survives updates, which are shown afterwards."""
 
 import re
 from functools import partial

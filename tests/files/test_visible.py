@@ -1,4 +1,4 @@
-"""Which files a person sees, and that the question does not read everybody's."""
+"""Files that a person sees. The query does not read everybody's files."""
 
 import pytest
 from django.db import connection

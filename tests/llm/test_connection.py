@@ -1,4 +1,4 @@
-"""What goes over the wire to models and comes back, byte by byte: odd servers, proxies, redirects, TLS."""
+"""Connections to models, byte by byte: odd servers, proxies, redirects, TLS."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""What servers say of their models is found by the shape of their answers, and nothing but that is taken."""
+"""Facts about models are recognised by the shape of a server's answers. Nothing else is used."""
 
 import asyncio
 from typing import Any

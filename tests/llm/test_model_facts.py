@@ -1,4 +1,4 @@
-"""What a provider says of its models reaches the rows, unless an admin has set something else."""
+"""Facts of a provider about its models are stored, unless an admin has set other values."""
 
 from datetime import date, timedelta
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What a provider says beside its answer, in reports of usage and the like, may be anything."""
+"""Reports of usage and the like beside an answer may have any content."""
 
 import json
 from typing import Any

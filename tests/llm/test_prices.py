@@ -1,4 +1,4 @@
-"""What a model call costs: exact, by kind of token, and unmoved by nonsense."""
+"""The cost of a model call: exact, by kind of token, and robust against nonsense."""
 
 from decimal import Decimal
 

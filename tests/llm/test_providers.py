@@ -1,4 +1,4 @@
-"""What holds for every kind of provider."""
+"""Behaviour of every kind of provider."""
 
 import asyncio
 from contextlib import aclosing

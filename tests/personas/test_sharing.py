@@ -52,7 +52,7 @@ def code(act: Callable[..., object], **arguments: object) -> str:
 
 
 def allowed(user: User, persona: Persona) -> dict[str, str]:
-    """What comes of each act, by its code; empty where it would be carried out."""
+    """Return the error code of each act, or "" if the person may do it."""
     role = role_of(user, persona)
     assert Persona.objects.visible_to(user).filter(pk=persona.pk).exists() == (role is not None)
     assert Persona.objects.editable_by(user).filter(pk=persona.pk).exists() == (role in (Role.EDITOR, Role.OWNER))

@@ -1,4 +1,4 @@
-"""What somebody owns becomes somebody else's."""
+"""Handing a person's projects, files and personas over to another one."""
 
 import pytest
 from django.contrib.auth.models import Permission

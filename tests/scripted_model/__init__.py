@@ -62,11 +62,11 @@ class ScriptedModel:
         return f"scripted:{name}"
 
     def say(self, answers: Mapping[str, Any] | None = None) -> None:
-        """What the server answers beside the protocols from now on, by route, such as `GET /props`."""
+        """Set the server's answers beside the protocols, by route, such as `GET /props`."""
         self._server.said = dict(answers or {})
 
     def requests(self, contains: str = "") -> list[Record]:
-        """What came so far, oldest first; only requests whose body holds the text."""
+        """Return the requests so far whose body contains the text, oldest first."""
         return self._server.records.find(contains)
 
     def arrived(self, contains: str = "", count: int = 1) -> list[Record]:

@@ -1,6 +1,6 @@
-"""What the providers' caches serve: prefixes of the prompt, by each one's own rules.
+"""The prompt caches of providers. Each serves prefixes of the prompt by its own rules.
 
-Sources: the vendors' pages on prompt caching; what is kept, for how long and from which length on is theirs.
+Sources: the vendors' pages on prompt caching, for the cached prefixes, their least length and their lifetime.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class PromptCache:
         self._kept.clear()
 
     def anthropic(self, body: Mapping[str, Any], total: int) -> Served:
-        """Of a request with `total` tokens: the longest beginning that a point finds, and what is put behind it."""
+        """Return the tokens read and written for a request of `total` tokens: a point finds the longest prefix."""
         blocks = list(_blocks(body))
         least = next((size for pattern, size in _LEAST if pattern.search(str(body["model"]))), 1_024)
         weights = [rough_tokens([block]) for _, block in blocks]
@@ -56,7 +56,7 @@ class PromptCache:
         return Served(read, max(0, sizes[points[-1]] - read) if points else 0)
 
     def diagnose(self, body: Mapping[str, Any], answer: str) -> dict[str, Any] | None:
-        """What Anthropic says of a request that asks to be compared with an earlier one: the first part that differs.
+        """Return Anthropic's diagnosis: the first part that differs from the earlier request that the body names.
 
         Sources: `Diagnostics` and `CacheMissReason` of its client's types.
         """

@@ -1,4 +1,4 @@
-"""What single vendors demand of requests in OpenAI's Chat Completions protocol; each has a path of its own.
+"""Rules of single vendors for requests in OpenAI's Chat Completions protocol. Each vendor has a path of its own.
 
 `/deepseek/v1`, `/gemini/v1`, `/groq/v1`, `/gpt/v1`, `/mistral/v1`, `/vllm/v1`, `/llamacpp/v1`. Sources: the vendors'
 pages on reasoning, and what their services answer to clients that do not keep to them.
@@ -180,7 +180,7 @@ _MISTRAL = {
 
 
 def _template(body: Mapping[str, Any]) -> str | None:
-    """What the chat template of an open model raises: Qwen's, and that of Mistral's and Gemma's models."""
+    """Return the error that the chat template of an open model raises: of Qwen's, Mistral's or Gemma's models."""
     roles, name = [message["role"] for message in body["messages"]], body["model"].lower()
     if "qwen" in name and "system" in roles[1:]:
         return "System message must be at the beginning."

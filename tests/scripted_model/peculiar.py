@@ -1,4 +1,4 @@
-"""What servers refuse that follow a protocol in their own way, in the protocols where it occurs."""
+"""Refusals of servers that deviate from a protocol."""
 
 import json
 import re

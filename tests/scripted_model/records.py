@@ -1,4 +1,4 @@
-"""What the scripted model was asked: every request with its times and how it ended."""
+"""Records of the requests to the scripted model, with their times and how they ended."""
 
 import json
 import threading

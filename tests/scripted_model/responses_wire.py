@@ -56,7 +56,7 @@ def _parts(content: Any) -> Any:
 
 
 def _sealed(model: Any, identity: str) -> str:
-    """What stands for encrypted reasoning: nobody else can make it, and it names the item and the model."""
+    """Return a replacement for encrypted reasoning. It depends on the item and the model, so a wrong one is noticed."""
     return f"sealed-{zlib.crc32(f'{model} {identity}'.encode()):08x}"
 
 

@@ -1,4 +1,4 @@
-"""What a scripted answer consists of, and how a request chooses it."""
+"""The parts of a scripted answer, and how a request chooses one."""
 
 import json
 import re
@@ -195,7 +195,7 @@ def _title(messages: Sequence[Mapping[str, Any]]) -> Step:
 
 
 def _summary(text: str) -> Chosen:
-    """What the newest script that says anything about summaries wants."""
+    """Choose the summary of the newest script that has one."""
     for source in reversed(_SCRIPT_LINE.findall(text)):
         summary = json.loads(source).get("summary")
         if summary is not None:
@@ -244,7 +244,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def prompt_tokens(body: Mapping[str, Any]) -> int:
-    """What the scripted model reports as input, and compares with `context_limit`.
+    """Return the input tokens that the scripted model reports, and compares with `context_limit`.
 
     Never less than its tokens: by characters alone, dense text such as digits would look as if the server had cut it.
     """

@@ -201,7 +201,7 @@ class Server:
 
 
 def _refused_otherwise(wire: ModuleType, dialect: str, body: Mapping[str, Any]) -> Failure | None:
-    """What a vendor refuses beyond the rules of its protocol."""
+    """Return a vendor's refusal beyond the rules of its protocol, or None."""
     if dialect:
         return dialects.refusal(dialect, body) if wire is openai_wire else None
     if wire is ollama_wire:
@@ -305,7 +305,7 @@ async def _stream(exchange: Exchange, step: Step, answer: Any) -> None:
 
 
 async def _incident(exchange: Exchange, step: Step, answer: Any, count: int) -> bool:
-    """What the script wants to go wrong after `count` pieces. True when the answer is over."""
+    """Do what the script says should go wrong after `count` pieces. Return True if the answer is over."""
     if count == step.silent_after:
         await asyncio.Event().wait()  # until the client goes away
     if count == step.cut_after:

@@ -42,7 +42,7 @@ def picture(kind: str = "PNG", size: tuple[int, int] = (600, 300), **options: An
 
 
 def fields_of(page: Any) -> dict[str, Any]:
-    """What a browser would send of the admin's form if nobody touched it."""
+    """Return the fields that a browser would send from an untouched form of the admin."""
     form = page.context["adminform"].form
     values = {name: form[name].value() for name in form.fields}
     shown = re.findall(r'type="hidden" name="initial-(\w+)"', page.content.decode())

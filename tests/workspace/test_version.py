@@ -1,4 +1,4 @@
-"""What only administrators set is kept by each process, and read anew after any change, by whatever way."""
+"""Each process caches the values that administrators set, and reads them again after any change."""
 
 from collections.abc import Callable
 from typing import Any

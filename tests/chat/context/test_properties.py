@@ -1,4 +1,4 @@
-"""What holds for every prompt, over conversations in several scripts, counted by tiktoken over what is really sent.
+"""Properties of every prompt, over conversations in several scripts. tiktoken counts the sent messages.
 
 `make fuzz` tries more conversations (`CONTEXT_EXAMPLES`).
 """

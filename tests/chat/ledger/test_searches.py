@@ -1,4 +1,4 @@
-"""What embedders and re-rankers read is in the ledger, whose it is, and what programs embed counts against limits."""
+"""Tokens of embedders and re-rankers are in their person's ledger, and those of programs count against limits."""
 
 from collections.abc import Iterator
 from decimal import Decimal

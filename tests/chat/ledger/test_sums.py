@@ -29,7 +29,7 @@ SHOWN = 30  # days
 
 @pytest.fixture(autouse=True)
 def nobody_has_asked_before() -> None:
-    """What other tests have left is none of these figures."""
+    """Delete the calls of other tests."""
     ModelCall.objects.all().delete()
     UsageDay.objects.all().delete()
 
@@ -84,7 +84,7 @@ def used(people: list[User], models: list[Model]) -> list[Model]:
 
 
 def from_calls(*names: str, **only: Any) -> dict[Any, Figures]:
-    """What `Used.by` must say, from nothing but the calls."""
+    """Return the figures that `Used.by` must give, computed from the calls alone."""
     zone = timezone.get_default_timezone()
     rows = ModelCall.objects.filter(created__gte=midnight(first_day(), zone), **only).order_by()
     rows = rows.annotate(day_id=TruncDate("created", tzinfo=zone))

@@ -1,4 +1,4 @@
-"""What was used, summed for a person: the API, and the words under an answer."""
+"""Sums of a person's usage: in the API, and under an answer."""
 
 import csv
 from collections.abc import Iterator

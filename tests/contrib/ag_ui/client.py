@@ -45,7 +45,7 @@ def read_events(lines: Iterable[str]) -> Iterator[Any]:
 
 
 def problems(events: list[Any]) -> list[str]:
-    """What of the order of a run's events a client would refuse."""
+    """Return the mistakes in the order of a run's events for which a client would refuse it."""
     names = [str(event.type.value) for event in events]
     wrong = [] if names[:1] == ["RUN_STARTED"] else ["it does not begin with RUN_STARTED"]
     wrong += [] if names[-1:] in (["RUN_FINISHED"], ["RUN_ERROR"]) else ["it does not end"]
@@ -62,7 +62,7 @@ def problems(events: list[Any]) -> list[str]:
 
 
 def messages(events: list[Any]) -> list[dict[str, Any]]:
-    """What a client shows after a run: each message once, in the order in which they began."""
+    """Return the messages that a client shows after a run: each once, in the order in which they began."""
     by_id: dict[str, dict[str, Any]] = {}
     calls: dict[str, dict[str, Any]] = {}
     for event in events:

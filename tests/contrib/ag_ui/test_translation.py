@@ -66,7 +66,7 @@ ANSWER: list[LoopEvent] = [
 
 
 def wires_of(answer: Answer, ending: Ending | None) -> list[dict[str, Any]]:
-    """What the stream of a turn holds that has said this; without an ending it goes on."""
+    """Return the events in the stream of a turn with this answer. Without an ending the turn is still running."""
     if ending is not None:
         answer.close()
         type_, payload = last_event(ending, answer.usage_row(), answer.finish_reason)

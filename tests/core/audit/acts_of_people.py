@@ -1,4 +1,4 @@
-"""What olga does at her pages, and the administrator with a token."""
+"""Acts of olga on her pages, and of the administrator with a token."""
 
 from allauth.mfa.models import Authenticator
 from django.test import Client

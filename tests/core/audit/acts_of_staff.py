@@ -1,4 +1,4 @@
-"""What the administrator does in the admin, or by a command, and what the product does by itself."""
+"""Acts of the administrator in the admin or by a command, and acts of the product itself."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -260,7 +260,7 @@ def _(w: World) -> None:
 
 
 def in_admin(w: World, does: Callable[[], object]) -> None:
-    """What a form of many fields comes to: its service, called as the page calls it."""
+    """Call the service of a form with many fields, as the admin's page does."""
     with acting(Origin(How.ADMIN, AGENT, "a-request")):
         does()
 

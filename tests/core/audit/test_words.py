@@ -1,4 +1,4 @@
-"""What was done is said in words where people read of it; programs have the codes."""
+"""Names of acts in words for people. Programs get the codes."""
 
 import pytest
 from django.db import transaction

@@ -1,4 +1,4 @@
-"""What a model makes is proposed: it stands in no prompt, and no model works on it, until its person accepts it."""
+"""Tasks of a model are proposals: until their person accepts them, they are in no prompt and no model does them."""
 
 from uuid import UUID, uuid4
 

@@ -1,4 +1,4 @@
-"""What a model that works for a user may do with tasks, breakpoints, and the history of who did what."""
+"""Rights of a model that works for a user on tasks, breakpoints, and the history of acts."""
 
 from typing import Any
 

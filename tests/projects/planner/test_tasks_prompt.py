@@ -1,4 +1,4 @@
-"""Which tasks the model is shown, and the text it is shown."""
+"""Tasks in the prompt, and their text."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
