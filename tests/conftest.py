@@ -120,6 +120,15 @@ def workspace(
         yield Workspace(model, tmp_path_factory.mktemp("workspace"))
 
 
+@pytest.fixture(autouse=True)
+def _prompts_keep_the_rules(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test during which the scripted model received a prompt that breaks a rule of the order book."""
+    yield
+    if "workspace" in request.fixturenames:
+        workspace: Workspace = request.getfixturevalue("workspace")
+        assert workspace.model.take_broken_rules() == []
+
+
 @pytest.fixture(scope="session")
 def product(workspace: Workspace, django_db_blocker: DjangoDbBlocker) -> Iterator[Product]:
     """The whole product, once in a run. Tests keep apart by using a person of their own each."""

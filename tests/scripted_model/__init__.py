@@ -81,5 +81,12 @@ class ScriptedModel:
         """As if the time had passed for which prompts are kept in the cache."""
         self._loop.call_soon_threadsafe(self._server.cache.forget)
 
+    def take_broken_rules(self) -> list[str]:
+        """Return and forget what prompts broke since the last call, a sentence each (`seed_rules`)."""
+        sentences: list[str] = []
+        while self._server.broken_rules:
+            sentences.append(self._server.broken_rules.popleft())
+        return sentences
+
     def forget(self) -> None:
         self._server.records.clear()

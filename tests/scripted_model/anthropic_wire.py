@@ -45,7 +45,7 @@ _CACHE_CONTROL = re.compile(r'"cache_control": \{[^}]*\}(?:, )?')  # no part of 
 
 
 def _signature(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the signature of a thinking block. It depends on the system prompt, the tools and all messages before it."""
+    """Return the signature of a thinking block. It covers the system prompt, the tools and all messages before it."""
     bound = json.dumps([body.get("system"), body.get("tools"), messages], sort_keys=True, default=str)
     return f"signed-{zlib.crc32(_CACHE_CONTROL.sub('', bound).encode()):08x}"
 

@@ -5,7 +5,7 @@ import itertools
 import json
 import time
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
@@ -18,6 +18,7 @@ from .connection import Connection, Exchange
 from .records import Records
 from .refusals import TOO_LONG, images_in, too_long, too_many_images
 from .script import MODEL_PREFIX, BadScript, Chosen, Failure, Step, choose, parse_script, prompt_tokens
+from .seed_rules import broken_rules
 
 _MAX_COUNTERS = 20_000  # scripts whose failures are counted
 _YIELD_EVERY = 50  # pieces without an interval between two looks at the socket
@@ -42,6 +43,7 @@ class Server:
         self.records = Records()
         self.scripts: dict[str, tuple[Step, ...]] = {}
         self.cache = PromptCache()
+        self.broken_rules: deque[str] = deque(maxlen=100)  # of the documents in the order book, by prompts so far
         self.said: dict[str, Any] = {}  # by route, what a server says beside the protocols, such as `GET /props`
         self._counted: OrderedDict[str, int] = OrderedDict()
         self._listener: asyncio.Server | None = None
@@ -132,6 +134,8 @@ class Server:
         if refused := _refusal(wire, dialect, body):
             await _fail(exchange, wire, refused)
             return
+        if wire is openai_wire:
+            self.broken_rules.extend(f"{sentence}\n{json.dumps(body)[:4_000]}" for sentence in broken_rules(body))
         read = responses_wire.conversation(body) if wire is responses_wire else dict(body)
         try:
             chosen = choose(read, self.scripts)
