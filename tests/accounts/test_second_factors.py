@@ -399,7 +399,9 @@ def test_a_passkey_is_made_for_the_device_to_find_and_signs_in_again(olga: User)
     chosen = challenge["authenticatorSelection"]
     assert (chosen["residentKey"], chosen["userVerification"]) == ("required", "required")
     passkey = Passkey.for_person(olga)
-    answer = here.post(PASSKEYS, {"name": "x" * 200, "credential": passkey.made(challenge["challenge"])}, secure=True)
+    answer = here.post(
+        PASSKEYS, {"name": "x" * 200, "credential": passkey.registered(challenge["challenge"])}, secure=True
+    )
     assert answer.context["made"] == "passkey" and len(answer.context["codes"].split()) == 10
     [row] = services.factors_of(olga)
     assert row.data["name"] == "x" * 100
@@ -438,7 +440,7 @@ def test_many_passkeys_are_too_many(olga: User) -> None:
     passkey = with_passkey(olga)
     for _ in range(services.MOST_PASSKEYS - 1):
         with_passkey(olga)
-    answer = here.post(PASSKEYS, {"credential": passkey.made(challenge)}, secure=True)
+    answer = here.post(PASSKEYS, {"credential": passkey.registered(challenge)}, secure=True)
     assert answer.status_code == 409 and "You have 20 passkeys" in answer.content.decode()
     assert len(services.factors_of(olga)) == services.MOST_PASSKEYS
 

@@ -26,7 +26,7 @@ def upload(person: Person, name: str, content: bytes) -> dict[str, Any]:
     return row
 
 
-def asked(person: Person, place: str, text: str, **more: Any) -> dict[str, Any]:
+def ask_and_wait(person: Person, place: str, text: str, **more: Any) -> dict[str, Any]:
     turn = person.caller.post(f"conversations/{place}/turns/", {"text": text, **more})["turns"][0]
     ended: dict[str, Any] = person.caller.ended(turn["id"])
     assert ended["status"] == "done", ended["error"]

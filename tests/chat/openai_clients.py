@@ -29,7 +29,7 @@ def posted(person: Person, path: str, body: Any, **headers: str) -> httpx.Respon
         return http.post(path, json=body)
 
 
-def asked(text: str, *steps: dict[str, Any]) -> list[Any]:
+def user_messages(text: str, *steps: dict[str, Any]) -> list[Any]:
     script = f"\nscript: {json.dumps({'steps': steps})}" if steps else ""
     return [{"role": "user", "content": text + script}]
 

@@ -71,11 +71,11 @@ def test_what_is_deleted_is_hidden_everywhere_at_once_and_comes_back(browser: Cl
     shows += [f"/api/v1/daily/{day}/{kind}" for kind in ("chat/", "summary/", "Daily_chat.json", "Daily_summary.json")]
     shows.append("/api/v1/search/?q=word3")
 
-    def found(address: str) -> str:
+    def content_of(address: str) -> str:
         answer = browser.get(address)
         return b"".join(answer).decode() if answer.streaming else answer.content.decode()
 
-    before = [found(address) for address in hidden]
+    before = [content_of(address) for address in hidden]
     assert all(before)
     assert all(browser.get(address).status_code == 200 for address in hidden)
     page = delete(browser, deleted[0])
@@ -85,7 +85,9 @@ def test_what_is_deleted_is_hidden_everywhere_at_once_and_comes_back(browser: Cl
     assert f'action="/messages/{deleted[0].pk}/restore/"' in page
     assert [browser.get(address).status_code for address in hidden] == [404] * 4
     for address in shows:
-        assert not any(str(each.pk) in found(address) or "user 2:" in found(address) for each in deleted), address
+        assert not any(str(each.pk) in content_of(address) or "user 2:" in content_of(address) for each in deleted), (
+            address
+        )
     assert not stored_turns().exists()
     assert not Turn.objects.filter(idempotency_key="k").exists()
     assert (shown(place), newest_leaf(branch[0].pk)) == (2, branch[1].pk)

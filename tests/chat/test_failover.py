@@ -38,7 +38,7 @@ Make = Callable[..., Model]
 
 @pytest.fixture
 def make(application: Application) -> Make:
-    def made(kind: str = "openai", url: str | None = None, script: Any = None, **fields: Any) -> Model:
+    def create(kind: str = "openai", url: str | None = None, script: Any = None, **fields: Any) -> Model:
         """A model of a provider of its own, which plays `script` whatever it is asked."""
         path = "" if kind == "anthropic" else "/v1"
         address = application.model.url + path if url is None else url
@@ -50,7 +50,7 @@ def make(application: Application) -> Make:
             provider=provider, **{"name": name, "context_window": 32_000, "tools": True, **fields}
         )
 
-    return made
+    return create
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from chat.models import Conversation, Message, Summary, Turn
 from llm.models import Model, Provider
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
-from tests.chat.documents import PREFIX, asked, picture, sent, upload
+from tests.chat.documents import PREFIX, ask_and_wait, picture, sent, upload
 from tests.chat.growing import conversation, small, summary_requests, until_summarised
 from tests.conftest import Person
 from tests.product import until
@@ -48,14 +48,14 @@ def conversation_with(person: Person, model: Model, *files: dict[str, Any]) -> s
     place = person.caller.conversation()
     Conversation.objects.filter(pk=place).update(automatic_summaries=False)
     for file in files:
-        asked(person, place, f"Here is {file['name']}.", files=[file["id"]], models=[str(model.pk)])
+        ask_and_wait(person, place, f"Here is {file['name']}.", files=[file["id"]], models=[str(model.pk)])
     return place
 
 
 def fill_window(person: Person, place: str, model: Model) -> None:
     """With a turn that leaves no room for older ones."""
     words = planned(person, place, model, "x")["left"] - 2
-    asked(person, place, "word " * words, models=[str(model.pk)])
+    ask_and_wait(person, place, "word " * words, models=[str(model.pk)])
 
 
 def listing(plan: dict[str, Any]) -> str:
@@ -103,7 +103,7 @@ def test_a_file_whose_turn_was_summarised_is_listed(
         span_end=timezone.now(), sections=[{"name": "Now", "text": "A contract was attached."}], tokens_in=700,
         tokens_out=10, as_of=timezone.now(), timezone="UTC", prompt_version=1,
     )  # fmt: skip
-    asked(person, place, "Anything else?", models=[str(model.pk)])
+    ask_and_wait(person, place, "Anything else?", models=[str(model.pk)])
     plan = planned(person, place, model)
     assert plan["summary"] and "contract.txt" in listing(plan)
 
@@ -129,7 +129,7 @@ def test_a_model_without_tools_gets_the_passages_that_its_question_finds(
     mark = uuid4().hex
     text = f"How much is the fee of clause 7? {mark}"
     plan = planned(person, place, model, text)
-    turn = asked(person, place, text, models=[str(model.pk)])
+    turn = ask_and_wait(person, place, text, models=[str(model.pk)])
     [message] = [
         each for each in sent(application, mark) if "of the conversation are not shown whole" in each["content"]
     ]
@@ -164,7 +164,7 @@ def test_a_message_that_says_little_gets_only_passages_that_have_to_do_with_it(
     place = conversation_with(person, model, searchable(person, "contract.txt", f"{clause} {filler}".encode()))
     fill_window(person, place, model)
     plan = planned(person, place, model, text)
-    turn = asked(person, place, text, models=[str(model.pk)])
+    turn = ask_and_wait(person, place, text, models=[str(model.pk)])
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert ("500 euros" in listing(plan), "are not shown here:" in listing(plan)) == (passages, not passages)
     assert report["used"] == plan["used"] and plan["notes"] == report["notes"]
@@ -232,7 +232,7 @@ def test_the_summariser_is_told_what_each_file_was(
     application: Application, person: Person, contract: dict[str, Any]
 ) -> None:
     place, mark = conversation(person, small(person)), uuid4().hex
-    asked(person, str(place), f"Here it is. {mark}", files=[contract["id"]])
+    ask_and_wait(person, str(place), f"Here it is. {mark}", files=[contract["id"]])
     until_summarised(person, place)
     request = next(text for text in map(json.dumps, summary_requests(application, mark)))
     begins = "(attached the file contract.txt of 645 tokens, which begins: \\u201cClause 0 is about nothing"

@@ -21,7 +21,7 @@ from core import background
 from llm.models import Model
 from personas.models import Persona
 from tests.application import Application, _application, _scope
-from tests.chat.openai_clients import asked
+from tests.chat.openai_clients import user_messages
 from tests.chat.tool_servers import diary, is_running
 from tests.conftest import Person
 from tests.product import WAIT, until
@@ -33,7 +33,7 @@ class Program:
     """One request for a streamed answer, which can be left at any moment."""
 
     def __init__(self, person: Person, step: dict[str, Any], model: str = "scripted") -> None:
-        body = {"model": model, "stream": True, "messages": asked(f"Hi {uuid4().hex}", step)}
+        body = {"model": model, "stream": True, "messages": user_messages(f"Hi {uuid4().hex}", step)}
         self._unread = [{"type": "http.request", "body": json.dumps(body).encode()}]
         self._gone = asyncio.Event()
         self.messages: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from llm.models import Model
-from tests.chat.openai_clients import WEATHER, asked
+from tests.chat.openai_clients import WEATHER, user_messages
 from tests.conftest import Person
 from tests.product import ROOT, WAIT
 
@@ -28,8 +28,8 @@ def test_the_client_for_node_works_unchanged(person: Person, able: Model) -> Non
         "OPENAI_BASE_URL": f"{person.caller.url}/v1",
         "OPENAI_API_KEY": person.token,
         "MODEL": able.name,
-        "MESSAGES": json.dumps(asked("Hi", {"text": "Hello from here.", "usage": {"input": 3, "output": 4}})),
-        "CALLING": json.dumps(asked("Weather?", call, {"text": "It rains."})),
+        "MESSAGES": json.dumps(user_messages("Hi", {"text": "Hello from here.", "usage": {"input": 3, "output": 4}})),
+        "CALLING": json.dumps(user_messages("Weather?", call, {"text": "It rains."})),
         "TOOLS": json.dumps([WEATHER]),
     }
     program = ["node", "completions.mjs"]

@@ -12,7 +12,7 @@ from chat.openai_api.serialize import Completion, Head
 from core.errors import ProductError
 from llm.models import Model
 from personas.models import Persona
-from tests.chat.openai_clients import WEATHER, asked, client_of, turn_of
+from tests.chat.openai_clients import WEATHER, client_of, turn_of, user_messages
 from tests.chat.tool_servers import Diary, diary
 from tests.conftest import Person
 from tests.product import WAIT
@@ -32,7 +32,7 @@ def test_the_personas_tools_run_inside_until_the_program_is_asked(person: Person
     steps = ({"tool_calls": [first]}, {"tool_calls": [weather, other]})
     tools: Any = [WEATHER]
     raw = client_of(person, timeout=WAIT).chat.completions.with_raw_response.create(
-        model="writer", messages=asked("Weather?", *steps), tools=tools
+        model="writer", messages=user_messages("Weather?", *steps), tools=tools
     )
     [choice] = raw.parse().choices
     calls: Any = choice.message.tool_calls
@@ -51,7 +51,7 @@ def test_a_program_may_have_a_tool_of_a_name_that_the_product_has(person: Person
     own = diary_tools.call("note", text="mine")
     tools: Any = [{"type": "function", "function": {"name": own["name"]}}]
     raw = client_of(person, timeout=WAIT).chat.completions.with_raw_response.create(
-        model="writer", messages=asked("Note it", {"tool_calls": [own]}), tools=tools
+        model="writer", messages=user_messages("Note it", {"tool_calls": [own]}), tools=tools
     )
     assert raw.parse().choices[0].finish_reason == "tool_calls" and diary_tools.lines() == []
     notes = person.caller.http.get(raw.headers["X-Glasshouse-Report"]).json()["notes"]

@@ -22,7 +22,7 @@ from projects.models import Project, ProjectFile
 from tests.application import Application
 from tests.chat.citing import ANSWER, SEARCH, ask
 from tests.chat.conversations import past
-from tests.chat.documents import PREFIX, asked, picture, sent, upload
+from tests.chat.documents import PREFIX, ask_and_wait, picture, sent, upload
 from tests.chat.growing import FILLER, settled
 from tests.conftest import Person
 from tests.product import until
@@ -66,7 +66,7 @@ def test_a_model_without_tools_is_given_what_a_search_finds_in_a_project_that_do
     place, mark = put_together(person, big), uuid4().hex
     text = f"How much is the platypus fee? {mark}"
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": text, "model": str(model.pk)}, expect=200)
-    turn = asked(person, place, text, models=[str(model.pk)])
+    turn = ask_and_wait(person, place, text, models=[str(model.pk)])
     listing, _, passages = sent(application, mark)[1]["content"].partition(f"\n\n{PREFIX}\n")
     assert "- 1: contract.txt" in listing and "by search" not in listing
     [document] = json.loads(passages)["documents"]
@@ -83,7 +83,7 @@ def test_a_model_with_tools_searches_by_itself(
     big = upload(person, "big.txt", b"many words " * 1_500)
     searchable(person, big)
     place, mark = put_together(person, big), uuid4().hex
-    asked(person, place, f"How many? {mark}", models=[str(model.pk)])
+    ask_and_wait(person, place, f"How many? {mark}", models=[str(model.pk)])
     listing = sent(application, mark)[1]["content"]
     assert "Search them" in listing and "many words" not in listing
 
@@ -111,7 +111,7 @@ def test_the_list_of_a_project_with_many_files_leaves_room_for_the_question(
     )
     place = person.caller.post("conversations/", {"project": str(project.pk)}, expect=201)["id"]
     mark = uuid4().hex
-    asked(person, place, f"What now? {mark}", models=[str(model.pk)])
+    ask_and_wait(person, place, f"What now? {mark}", models=[str(model.pk)])
     lines = sent(application, mark)[1]["content"].splitlines()[1:]
     assert "note-0.txt" in lines[0] and 2 < len(lines) < 30
     assert lines[-1] == f"- and {300 - (len(lines) - 1)} more files"
@@ -163,12 +163,12 @@ def test_a_project_gives_way_to_a_message_that_does_not_fit_beside_it(
 def test_a_file_of_the_project_that_is_attached_is_sent_once(application: Application, person: Person) -> None:
     file, other = upload(person, "manual.txt", b"Press the green button."), upload(person, "other.txt", b"Not now.")
     place, mark = put_together(person, file, other), uuid4().hex
-    turn = asked(person, place, f"Which button? {mark}-1", files=[file["id"]])
+    turn = ask_and_wait(person, place, f"Which button? {mark}-1", files=[file["id"]])
     assert json.dumps(sent(application, f"{mark}-1")).count("green button") == 1
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert files_of(report) == {"manual.txt": ("full", "attached"), "other.txt": ("full", None)}
     assert [each["text"] for each in report["messages"]] == [each["content"] for each in sent(application, f"{mark}-1")]
-    turn = asked(person, place, f"And then? {mark}-2")
+    turn = ask_and_wait(person, place, f"And then? {mark}-2")
     assert json.dumps(sent(application, f"{mark}-2")).count("green button") == 1
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert files_of(report) == {"manual.txt": ("full", None), "other.txt": ("full", None)}

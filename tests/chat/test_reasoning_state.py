@@ -12,7 +12,7 @@ from chat.ledger.models import ModelCall
 from chat.models import Message, StepReasoning, Turn
 from llm.models import Model, Provider
 from tests.application import Application
-from tests.chat.openai_clients import WEATHER, asked
+from tests.chat.openai_clients import WEATHER, user_messages
 from tests.conftest import Person, Workspace
 from tests.product import Product, until
 
@@ -169,7 +169,7 @@ def test_a_program_that_runs_the_tools_itself_does_not_cost_the_model_what_it_th
     calls = [{"name": "get_weather", "arguments": {"town": "Conwy", "at": str(n)}} for n in range(2)]
     read: dict[str, Any] = {"usage": {"input": 900, "output": 90}}
     steps = [{"reasoning": f"Step {n}.", "text": "I look.", "tool_calls": calls, **read} for n in range(3)]
-    messages = asked("Weather?", *steps, {"reasoning": "Enough.", "text": "Rain.", **read})
+    messages = user_messages("Weather?", *steps, {"reasoning": "Enough.", "text": "Rain.", **read})
     application.model.forget()
     for number in range(5):
         body = {"model": persona["id"], "messages": messages, "tools": [WEATHER]}
@@ -181,7 +181,7 @@ def test_a_program_that_runs_the_tools_itself_does_not_cost_the_model_what_it_th
         messages += [{"role": "tool", "tool_call_id": call, "content": "Rain."} for call in called]
         if number == 3:
             assert message["content"] == "Rain."
-            messages += asked("And tomorrow?", {"text": "Sun.", **read})
+            messages += user_messages("And tomorrow?", {"text": "Sun.", **read})
     assert messages[-1]["content"] == "Sun."
     turns = Turn.objects.filter(conversation__owner=person.user).order_by("created")
     notes = [note for turn in turns for call in turn.report["calls"] for note in call["notes"]]

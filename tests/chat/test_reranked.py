@@ -11,7 +11,7 @@ from files.models import Reranker
 from llm.models import Model
 from tests.application import Application
 from tests.chat.citing import SEARCH, ask
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.chat.test_project_files import put_together, searchable, small_model
 from tests.conftest import Person
 from tests.files.rerankers import NOT_ORDERED, ScriptedReranker, row_of
@@ -45,7 +45,7 @@ def test_page_api_plan_and_reports_say_that_the_first_order_stayed(
     assert note in page and "4711" in page
     model, text = small_model(scripted_model_row), f"How much is the platypus fee? {mark}"
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": text, "model": str(model.pk)}, expect=200)
-    turn = asked(person, place, text, models=[str(model.pk)])
+    turn = ask_and_wait(person, place, text, models=[str(model.pk)])
     assert plan["notes"] == person.caller.get(f"turns/{turn['id']}/report/")["notes"]
     assert plan["notes"][0].startswith(note)
     clever = small_model(scripted_model_row, tools=True)

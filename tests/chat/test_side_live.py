@@ -87,11 +87,11 @@ def hearing(application: Application, person: Person) -> Iterator[Listener]:
 
 
 def export(*titles: str) -> bytes:
-    def said(title: str) -> dict[str, Any]:
+    def conversation(title: str) -> dict[str, Any]:
         message = {"uuid": f"m-{title}", "sender": "human", "text": "Hello", "created_at": "2024-05-01T10:00:00Z"}
         return {"uuid": f"c-{title}", "name": title, "created_at": "2024-05-01T10:00:00Z", "chat_messages": [message]}
 
-    return json.dumps([said(title) for title in titles]).encode()
+    return json.dumps([conversation(title) for title in titles]).encode()
 
 
 def renamed(person: Person, place: str) -> None:

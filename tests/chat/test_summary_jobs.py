@@ -27,7 +27,7 @@ from chat.summaries.jobs import claim, decided_for, stale
 from llm.models import Model
 from tests.application import Application
 from tests.chat.conversations import kill_worker, past
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.chat.growing import (
     FILLER,
     conversation,
@@ -329,9 +329,9 @@ def test_a_file_that_only_its_name_is_sent_of_counts_as_that(
     file = upload(person, "long.txt", ("word " * 4_800).encode())
     place = conversation(person, small(person, window=12_288, ceiling=None, floor=None))
     Conversation.objects.filter(pk=place).update(automatic_summaries=False)
-    asked(person, str(place), "Here it is.", files=[file["id"]])
+    ask_and_wait(person, str(place), "Here it is.", files=[file["id"]])
     for number in range(9):
-        asked(person, str(place), f"{number} {FILLER * 4}")
+        ask_and_wait(person, str(place), f"{number} {FILLER * 4}")
     row = Conversation.objects.select_related("owner", "persona__budget_profile").get(pk=place)
     ended = Turn.objects.filter(conversation=place).latest("pk")
     context, call = decided_for(SummaryJob(conversation=row, model=ended.model)), ended.report["calls"][-1]

@@ -19,7 +19,7 @@ from chat.models import Conversation, Turn
 from core.audit.models import Entry
 from files.models import File
 from tests.application import Application
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.conftest import Person
 from tests.leftovers import redis_keys_with, tables_with
 from tests.product import until
@@ -43,7 +43,7 @@ def test_after_it_is_closed_nothing_of_it_is_left_but_what_it_cost(application: 
     place = person.caller.post("conversations/", {"temporary": True}, expect=201)["id"]
     file = upload(person, f"{name}.txt", f"The secret is {own}.".encode())
     script = f'\nscript: {{"text": "{marker} is what you said."}}'
-    turn = asked(person, place, f"Remember {marker}{script}", files=[file["id"], before["id"]])
+    turn = ask_and_wait(person, place, f"Remember {marker}{script}", files=[file["id"], before["id"]])
     blob = str(File.objects.get(pk=file["id"]).blob.name)
     assert default_storage.exists(blob)
     assert any(turn["id"] in key for key in redis_keys_with(settings.STREAMS_URL, marker))
@@ -62,7 +62,7 @@ def test_no_list_search_day_or_export_shows_it_and_no_model_is_asked_for_its_tit
     application: Application, person: Person, place: str, browser: Client
 ) -> None:
     word = f"marmalade{uuid4().hex[:8]}"
-    asked(person, place, f'What of {word}?\nscript: {{"text": "It is orange."}}')
+    ask_and_wait(person, place, f'What of {word}?\nscript: {{"text": "It is orange."}}')
     caller, today = person.caller, timezone.localdate(timezone=person.user.zone)
     assert caller.get("conversations/")["results"] == []
     assert caller.get(f"search/?q={word}")["results"] == []

@@ -65,7 +65,7 @@ class Words(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.texts: list[str] = []
         self.silent: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -76,8 +76,8 @@ class Words(HTMLParser):
         elif tag in SILENT or classes & SHOWN or "material-symbols-outlined" in classes:
             self.silent = [tag]
         else:
-            self.found += [attributes[name] for name in SPOKEN if attributes.get(name)]
-            self.found += [attributes["value"]] if tag == "input" and attributes.get("type") == "submit" else []
+            self.texts += [attributes[name] for name in SPOKEN if attributes.get(name)]
+            self.texts += [attributes["value"]] if tag == "input" and attributes.get("type") == "submit" else []
 
     def handle_endtag(self, tag: str) -> None:
         if self.silent and self.silent[-1] == tag:
@@ -85,13 +85,13 @@ class Words(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self.silent and (words := " ".join(data.split())):
-            self.found.append(words)
+            self.texts.append(words)
 
 
 def words(page: str) -> list[str]:
     reader = Words()
     reader.feed(page)
-    return reader.found
+    return reader.texts
 
 
 def without_common_words(words: str) -> str:

@@ -24,8 +24,8 @@ from contrib.cluster.keeper import run_contained
 def program(place):
     leaves = "import os, sys, time\\nif os.fork(): os._exit(0)\\nos.setsid()\\n"
     leaves += "print(os.getpid(), flush=True)\\ntime.sleep(600)"
-    begun = subprocess.Popen([sys.executable, "-c", leaves], stdout=subprocess.PIPE, text=True)
-    print(begun.stdout.readline().strip(), place, flush=True)
+    child = subprocess.Popen([sys.executable, "-c", leaves], stdout=subprocess.PIPE, text=True)
+    print(child.stdout.readline().strip(), place, flush=True)
     time.sleep(600)
     return 0
 
@@ -46,7 +46,7 @@ class Started:
         [self.program] = set(first) - {self.left}
 
     @property
-    def gone(self) -> bool:
+    def all_ended(self) -> bool:
         return not (psutil.pid_exists(self.left) or psutil.pid_exists(self.program) or self.place.exists())
 
 
@@ -64,13 +64,13 @@ def started() -> Iterator[Started]:
 def test_asked_to_end_it_leaves_nothing_behind(started: Started, number: signal.Signals) -> None:
     os.kill(started.keeper.pid, number)
     assert started.keeper.wait(60) == 1
-    assert started.gone
+    assert started.all_ended
 
 
 def test_a_program_that_is_killed_leaves_nothing_behind(started: Started) -> None:
     os.kill(started.program, signal.SIGKILL)
     assert started.keeper.wait(60) == 1
-    assert started.gone
+    assert started.all_ended
 
 
 def test_a_keeper_that_is_killed_has_its_program_end(started: Started) -> None:

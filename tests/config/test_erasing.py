@@ -25,7 +25,7 @@ from personas.models import Persona
 from projects.models import Project
 from tests.application import Application
 from tests.chat.conversations import past
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.config.household import PRIVATE, Household, signed_in
 from tests.conftest import Person
 from tests.leftovers import dumped, redis_keys_with, stored, tables_with
@@ -70,7 +70,9 @@ def test_files_answers_and_sessions_go_and_what_was_used_stays(
     _, token = create_token(user=person.user, name=named)
     file = upload(person, f"{named}.txt", f"The secret is {own}.".encode())
     place = person.caller.conversation()
-    turn = asked(person, place, f'Remember {message}\nscript: {{"text": "{message} it is."}}', files=[file["id"]])
+    turn = ask_and_wait(
+        person, place, f'Remember {message}\nscript: {{"text": "{message} it is."}}', files=[file["id"]]
+    )
     blob = str(File.objects.get(pk=file["id"]).blob.name)
     assert all(tables_with(each) for each in (message, own, named, person.username)) and default_storage.exists(blob)
     assert any(turn["id"] in key for key in redis_keys_with(settings.STREAMS_URL, message))

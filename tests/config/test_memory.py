@@ -149,7 +149,7 @@ def conversations() -> Iterator[tuple[str, Any]]:
     """Yield address and body of the largest requests of the two protocols."""
     chat, runs, embeddings = "/v1/chat/completions", "/api/v1/ag-ui/", "/v1/embeddings"
 
-    def said(*contents: Any) -> list[Any]:
+    def messages(*contents: Any) -> list[Any]:
         roles = ("user", "assistant")
         return [{"id": f"m{at}", "role": roles[at % 2], "content": content} for at, content in enumerate(contents)]
 
@@ -159,13 +159,13 @@ def conversations() -> Iterator[tuple[str, Any]]:
 
     parts = [{"type": "text", "text": "ab " * (BODY // 2_048 // 3 - 12)}] * 2_048
     for text in (TEXT, parts):
-        yield chat, {"model": "scripted", "messages": said(text)}
+        yield chat, {"model": "scripted", "messages": messages(text)}
     for number in (9_999, 50_001):
-        yield chat, {"model": "scripted", "messages": said(*["ab " * (BODY // number // 3 - 20)] * number)}
-        yield runs, run(messages=said(*["ab"] * number))
-    yield runs, run(messages=said(TEXT[-1_000_000:]))
-    yield runs, run(messages=said("Hi"), state={"text": TEXT[100:]})
-    yield runs, run(messages=said("Hi"), context=[{"description": "a", "value": "b"}] * 27_000)
+        yield chat, {"model": "scripted", "messages": messages(*["ab " * (BODY // number // 3 - 20)] * number)}
+        yield runs, run(messages=messages(*["ab"] * number))
+    yield runs, run(messages=messages(TEXT[-1_000_000:]))
+    yield runs, run(messages=messages("Hi"), state={"text": TEXT[100:]})
+    yield runs, run(messages=messages("Hi"), context=[{"description": "a", "value": "b"}] * 27_000)
     yield embeddings, {"model": "bundled", "input": TEXT}
     yield embeddings, {"model": "bundled", "input": ["ab " * 300] * 2_048}
     yield embeddings, {"model": "bundled", "input": [list(range(100, 8_000))] * 40}

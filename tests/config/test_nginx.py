@@ -36,7 +36,7 @@ class Hanging:
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
-        self.asked: list[str] = []
+        self.paths: list[str] = []
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -45,7 +45,7 @@ class Hanging:
             while True:
                 connection, _ = self._socket.accept()
                 connections.append(connection)
-                self.asked.append(connection.recv(1000).split()[1].decode())
+                self.paths.append(connection.recv(1000).split()[1].decode())
 
     def close(self) -> None:
         self._socket.close()
@@ -88,7 +88,7 @@ def test_one_that_hangs_is_asked_nothing_but_whether_it_lives(home: Path, well: 
                     return False
 
                 until(answered, "nginx listens")
-                until(lambda: answered() and len(hanging.asked) >= 3, "it is asked again and again")
+                until(lambda: answered() and len(hanging.paths) >= 3, "it is asked again and again")
         finally:
             proxy.process.kill()
-        assert set(hanging.asked) == {"/livez"}
+        assert set(hanging.paths) == {"/livez"}

@@ -163,13 +163,13 @@ def test_nobody_says_where_the_product_is_mounted(connection: Connection, path: 
     async def application(scope: Any, **_: Any) -> None:
         scopes.append(scope)
 
-    async def asked() -> None:
+    async def send_request() -> None:
         connection.server.application = application
         connection.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nDaphne-Root-Path: " + path + b"\r\n\r\n")
         [details] = connection.server.connections.values()
         await asyncio.wait([details["application_instance"]])
 
-    asyncio.run(asked())
+    asyncio.run(send_request())
     assert [scope["root_path"] for scope in scopes] == [""]
 
 

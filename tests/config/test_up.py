@@ -84,11 +84,11 @@ class Up:
         self.url = str(until(self._url, "the ready line is printed", START))
 
     def _url(self) -> str | None:
-        assert self.process.poll() is None, self.said()
-        match = re.search(r"^Glasshouse is ready at (\S+)$", self.said(), re.MULTILINE)
+        assert self.process.poll() is None, self.log_text()
+        match = re.search(r"^Glasshouse is ready at (\S+)$", self.log_text(), re.MULTILINE)
         return match and match[1]
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text()
 
     def child(self, words: str) -> int:
@@ -105,7 +105,7 @@ class Up:
         before = self.server(name)
         os.kill(before, signal.SIGKILL)
         sentence = f"up       | {name} was killed (SIGKILL); it is started again in"
-        until(lambda: sentence in self.said(), f"the log says that {name} is started again")
+        until(lambda: sentence in self.log_text(), f"the log says that {name} is started again")
         until(lambda: self.server(name) not in (0, before), f"{name} is started again")
 
     def answers(self, path: str) -> bool:
@@ -149,12 +149,12 @@ def test_a_first_start_serves_tells_the_password_once_and_ctrl_c_ends_it_all(dat
     with up(data) as started:
         assert httpx.get(f"{started.url}/livez").status_code == 200
         assert "turns" not in started.workers()
-        assert re.search(r"^Sign in as admin with the password \S{10,} ", started.said(), re.MULTILINE)
+        assert re.search(r"^Sign in as admin with the password \S{10,} ", started.log_text(), re.MULTILINE)
         assert data.stat().st_mode & 0o077 == 0
         assert list(open_to_others(data)) == []
         httpx.get(f"{started.url}/s/{SHARED}/", params={"q": "what-nobody-knows"})
-        until(lambda: "GET /s/…/?… 404" in started.said().replace('"', ""), "the access log has the address")
-        assert SHARED not in started.said() and "what-nobody-knows" not in started.said()
+        until(lambda: "GET /s/…/?… 404" in started.log_text().replace('"', ""), "the access log has the address")
+        assert SHARED not in started.log_text() and "what-nobody-knows" not in started.log_text()
         port = started.url.rpartition(":")[2]
         assert f"process {started.process.pid}" in refusal(data)
         assert f"Port {port} " in refusal(data.with_name("other"), PORT=port)
@@ -182,7 +182,7 @@ def test_a_killed_supervisor_leaves_nothing_running_and_the_next_start_has_every
         started.process.kill()
         started.ended()
     with up(data) as started:
-        assert "password" not in started.said()
+        assert "password" not in started.log_text()
         with psycopg.connect(database_url(data)) as connection:
             assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
         started.process.terminate()

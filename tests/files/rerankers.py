@@ -28,7 +28,7 @@ class ScriptedReranker(RawServer):
     ) -> None:
         super().__init__(self._judge)
         self.tei, self.llama, self.jina, self.broken = tei, llama, jina, broken
-        self.asked: list[dict[str, Any]] = []
+        self.rank_requests: list[dict[str, Any]] = []
 
     @property
     def url(self) -> str:
@@ -55,7 +55,7 @@ class ScriptedReranker(RawServer):
         refusal = ways.get(True, self._refusal_by_cohere)(body)
         if refusal is not None:
             return refusal
-        self.asked.append(body)
+        self.rank_requests.append(body)
         texts = body["texts"] if self.tei else body["documents"]
         name = "score" if self.tei else "relevance_score"
         points = [int((re.findall(r"(\d+) points", text) or [0])[0]) for text in texts]

@@ -19,12 +19,12 @@ class Names:
     """A name server: what a name has each time it is asked, the last for ever after."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
-        self.asked: list[str] = []
+        self.hosts: list[str] = []
         self._answers = answers
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append(host)
-        return self._answers[min(len(self.asked), len(self._answers)) - 1]
+        self.hosts.append(host)
+        return self._answers[min(len(self.hosts), len(self._answers)) - 1]
 
 
 def tool_for(

@@ -63,7 +63,7 @@ class ScriptedModel:
 
     def say(self, answers: Mapping[str, Any] | None = None) -> None:
         """Set the server's answers beside the protocols, by route, such as `GET /props`."""
-        self._server.said = dict(answers or {})
+        self._server.other_answers = dict(answers or {})
 
     def requests(self, contains: str = "") -> list[Record]:
         """Return the requests so far whose body contains the text, oldest first."""

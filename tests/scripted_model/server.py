@@ -44,7 +44,9 @@ class Server:
         self.scripts: dict[str, tuple[Step, ...]] = {}
         self.cache = PromptCache()
         self.broken_rules: deque[str] = deque(maxlen=100)  # of the documents in the order book, by prompts so far
-        self.said: dict[str, Any] = {}  # by route, what a server says beside the protocols, such as `GET /props`
+        self.other_answers: dict[
+            str, Any
+        ] = {}  # by route, what a server says beside the protocols, such as `GET /props`
         self._counted: OrderedDict[str, int] = OrderedDict()
         self._listener: asyncio.Server | None = None
         self._numbers = itertools.count(1)
@@ -91,8 +93,8 @@ class Server:
             names = ["scripted", *(MODEL_PREFIX + name for name in self.scripts)]
             wire = anthropic_wire if "anthropic-version" in exchange.headers else openai_wire
             await exchange.answer(200, wire.models(names))
-        elif route in self.said:
-            await exchange.answer(200, self.said[route])
+        elif route in self.other_answers:
+            await exchange.answer(200, self.other_answers[route])
         elif route == "GET /api/tags":
             await exchange.answer(
                 200, ollama_wire.models(["scripted", *(MODEL_PREFIX + name for name in self.scripts)])

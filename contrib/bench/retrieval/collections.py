@@ -43,7 +43,7 @@ COMMON = 2_000  # words of texts on any topic; the first ones are frequent
 
 
 def collections() -> Iterator[Collection]:
-    yield from (made(name, shape) for name, shape in SHAPES.items())
+    yield from (generated(name, shape) for name, shape in SHAPES.items())
     if folder := os.environ.get(FOLDERS):
         yield from (read(each) for each in sorted(Path(folder).iterdir()) if (each / "corpus.jsonl").is_file())
 
@@ -65,7 +65,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
-def made(name: str, shape: Shape) -> Collection:
+def generated(name: str, shape: Shape) -> Collection:
     """Generate a collection. Each document has one topic, and a query has some words of a topic."""
     source = random.Random(name)
     common = [_word(source) for _ in range(COMMON)]

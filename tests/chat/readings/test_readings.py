@@ -47,11 +47,11 @@ def book(person: Person, *answers: dict[str, Any], fact: str = "") -> File:
     return File.objects.get(pk=upload(person, "book.md", books.book(*answers, fact=fact).encode())["id"])
 
 
-def asked(file: File, model: Model, answer: str = "Ten kg [1][2].", *others: File) -> services.Asked:
+def question_on(file: File, model: Model, answer: str = "Ten kg [1][2].", *others: File) -> services.Asked:
     return services.Asked(file.owner, (file, *others), f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
 
 
-def begun(person: Person, question: services.Asked) -> Reading:
+def begin_reading(person: Person, question: services.Asked) -> Reading:
     calls = services.planned(asked=question).plan.calls
     return services.start_reading(user=person.user, asked=question, calls=calls)
 
@@ -91,7 +91,7 @@ def of_parts(application: Application, file: File, chapter: int) -> int:
 
 def test_all_of_it_is_read_and_cited_over_the_api(application: Application, person: Person, model: Model) -> None:
     file = book(person, *[notes(number) for number in range(1, 7)])
-    body = {"file": str(file.pk), "question": asked(file, model).question, "model": str(model.pk)}
+    body = {"file": str(file.pk), "question": question_on(file, model).question, "model": str(model.pk)}
     plan = person.caller.post("readings/plan/", body, expect=200)
     assert plan["parts"] >= 3 and plan["calls"] == plan["parts"] + plan["folds"] + 1 and float(plan["cost"]) > 0
     refused = person.caller.post("readings/", {**body, "calls": plan["calls"] + 1}, expect=409)
@@ -123,7 +123,7 @@ def test_several_files_are_read_for_one_answer_that_names_them(
     failing = {"error": {"status": 400, "message": "No."}, "error_times": 1}
     text = books.book(*[notes(number) for number in range(1, 4)], {**notes(4), **failing})
     second = File.objects.get(pk=upload(person, "letters.md", text.encode())["id"])
-    question = asked(first, model, "Ten kg [1], and four [9999].", second).question
+    question = question_on(first, model, "Ten kg [1], and four [9999].", second).question
     body = {"files": [str(first.pk), str(second.pk), str(first.pk)], "question": question, "model": str(model.pk)}
     plan = person.caller.post("readings/plan/", body, expect=200)
     assert [each["name"] for each in plan["files"]] == ["book.md", "letters.md"]
@@ -179,7 +179,7 @@ def test_a_sentence_that_its_passage_does_not_carry_is_marked(
     application: Application, person: Person, model: Model
 ) -> None:
     file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
-    reading = ended(begun(person, asked(file, model, SAYS)))
+    reading = ended(begin_reading(person, question_on(file, model, SAYS)))
     check = reading.citation_check
     reasons = [{"reason": "number", "words": "90"}]
     assert (check["checked"], [each["reasons"] for each in check["doubts"]], check["note"]) == (2, [reasons], "")
@@ -200,14 +200,14 @@ def test_the_model_that_checks_citations_is_in_the_plan_and_looks_at_the_answer(
     name = application.model.set_script(uuid4().hex, {"text": "1: no, it was sold\n2: yes"})
     judge = Model.objects.create(provider=model.provider, name=name, **fields)
     file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
-    question = asked(file, model, f"{FACT} [1] {FACT} [1]")
+    question = question_on(file, model, f"{FACT} [1] {FACT} [1]")
     without = services.planned(asked=question)
     workspace.change(user=None, fields={"citation_model": judge})
     try:
         planned = services.planned(asked=question)
         assert (planned.checks, planned.plan) == (10, without.plan)
         assert planned.cost is not None and without.cost is not None and planned.cost > without.cost
-        reading = ended(begun(person, question))
+        reading = ended(begin_reading(person, question))
     finally:
         Workspace.objects.all().delete()
     assert [each["reasons"] for each in reading.citation_check["doubts"]] == [
@@ -231,7 +231,7 @@ def test_a_stop_or_a_crash_while_citations_are_checked_keeps_the_answer_with_a_n
     file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
     workspace.change(user=None, fields={"citation_model": judge})
     try:
-        readings = [begun(person, asked(file, model, SAYS)) for _ in range(2)]
+        readings = [begin_reading(person, question_on(file, model, SAYS)) for _ in range(2)]
         for reading in readings:
             until(partial(compared, reading), "the rules have looked at it")
     finally:
@@ -257,7 +257,7 @@ def test_a_part_that_the_model_finds_too_long_is_divided(
     Model.objects.filter(pk=model.pk).update(context_window=8_000)
     model.refresh_from_db()
     file = book(person, *[notes(number, context_limit=4_200) for number in range(1, 7)])
-    reading = begun(person, asked(file, model))
+    reading = begin_reading(person, question_on(file, model))
     planned = reading.parts.count()
     assert ended(reading).status == Reading.Status.DONE
     assert reading.parts.filter(level=0).count() > planned and covered(reading) == 100
@@ -269,7 +269,7 @@ def test_more_calls_than_were_agreed_to_are_asked_for_first(
     application: Application, person: Person, model: Model
 ) -> None:
     file = book(person, *[notes(number) for number in range(1, 7)])
-    reading = ended(begun(person, asked(file, model)))
+    reading = ended(begin_reading(person, question_on(file, model)))
     reading.parts.update(state="waiting", findings="")
     Reading.objects.filter(pk=reading.pk).update(status="queued", answer="", asked=1_000)
     submit(jobs.run(reading.pk)).result()
@@ -284,7 +284,7 @@ def test_a_part_at_which_the_provider_fails_is_named_and_can_be_asked_again(
     answers = [notes(number) for number in range(1, 7)]
     fails = {"error": {"status": 400, "message": "No."}, "error_times": 1}
     file = book(person, *answers[:-1], {**answers[-1], **fails})
-    reading = ended(begun(person, asked(file, model)))
+    reading = ended(begin_reading(person, question_on(file, model)))
     assert (reading.status, reading.answer) == (Reading.Status.DONE, "Ten kg [1][2].")
     assert covered(reading) < 100 and missing(reading) == ["bad_model_request"]
     before = of_parts(application, file, 1)
@@ -297,7 +297,7 @@ def test_a_stop_keeps_what_was_found_and_going_on_asks_what_is_missing(
 ) -> None:
     answers = [notes(number) for number in range(1, 7)]
     file = book(person, *answers[:-1], HANGS)
-    reading = begun(person, asked(file, model))
+    reading = begin_reading(person, question_on(file, model))
     parts = reading.parts.count()
     until(lambda: done(reading) == parts - 1, "all but one are read")
     with pytest.raises(ProductError, match="reading_running"):
@@ -317,7 +317,7 @@ def test_after_a_crash_another_worker_goes_on_where_it_was(
 ) -> None:
     answers = [notes(number) for number in range(1, 7)]
     file = book(person, *answers[:-1], HANGS)
-    reading = begun(person, asked(file, model))
+    reading = begin_reading(person, question_on(file, model))
     parts = reading.parts.count()
     until(lambda: done(reading) == parts - 1, "all but one are read")
     dead = {"heartbeat": timezone.now() - timedelta(minutes=5)}
@@ -343,7 +343,7 @@ async def _claimed(reading: Reading) -> Reading | None:
 def test_a_provider_that_is_down_is_given_up(application: Application, person: Person, model: Model) -> None:
     wrong = {"error": {"status": 401}}
     file = book(person, *[wrong] * 12)
-    reading = ended(begun(person, asked(file, model)))
+    reading = ended(begin_reading(person, question_on(file, model)))
     assert (reading.status, reading.code, covered(reading)) == (Reading.Status.FAILED, "bad_credentials", 0)
     assert reading.parts.filter(state=ReadingPart.State.WAITING).exists()
     with pytest.raises(ProductError, match="nothing_to_read"):
@@ -355,7 +355,7 @@ def test_notes_that_are_too_long_are_put_together_first_and_what_is_left_out_is_
 ) -> None:
     answers = [{"text": f"- Chapter {n} [{n}]. {'word ' * 260}"} for n in range(1, 25)]
     file = book(person, *answers)
-    reading = ended(begun(person, asked(file, model, "Put together [1].")))
+    reading = ended(begin_reading(person, question_on(file, model, "Put together [1].")))
     assert (reading.status, covered(reading)) == (Reading.Status.DONE, 100)
     folds = reading.parts.filter(level__gt=0)
     assert folds and reading.asked <= reading.calls
@@ -365,7 +365,7 @@ def test_notes_that_are_too_long_are_put_together_first_and_what_is_left_out_is_
 
 def test_where_nothing_was_found_nothing_more_is_asked(application: Application, person: Person, model: Model) -> None:
     file = book(person, *[{"text": "."}] * 6)
-    reading = ended(begun(person, asked(file, model)))
+    reading = ended(begin_reading(person, question_on(file, model)))
     assert (reading.status, reading.answer) == (Reading.Status.DONE, "")
     assert ModelCall.objects.filter(reading=reading.pk).count() == reading.parts.count()
     page = signed_in(person.user).get(f"/readings/{reading.pk}/").content.decode()
@@ -374,16 +374,16 @@ def test_where_nothing_was_found_nothing_more_is_asked(application: Application,
 
 def test_what_cannot_be_begun_is_refused(application: Application, person: Person, model: Model) -> None:
     file = book(person, *[HANGS] * 6)
-    question = asked(file, model)
+    question = question_on(file, model)
     for text, code in (("  ", "empty_question"), ("x" * 10_001, "question_too_long")):
         with pytest.raises(ProductError, match=code):
             services.start_reading(user=person.user, asked=services.Asked(person.user, [file], text, model), calls=4)
     empty = File.objects.get(pk=upload(person, "empty.txt", b" ")["id"])
     with pytest.raises(ProductError, match="nothing_to_read"):
         services.planned(asked=services.Asked(person.user, [file, empty], QUESTION, model))
-    several = [begun(person, question) for _ in range(3)]
+    several = [begin_reading(person, question) for _ in range(3)]
     with pytest.raises(ProductError, match="readings_running"):
-        begun(person, question)
+        begin_reading(person, question)
     for each in several:
         services.stop_reading(user=person.user, reading=each)
     with pytest.raises(ProductError, match="not_running"):
@@ -404,7 +404,7 @@ def test_the_pages(application: Application, person: Person, model: Model) -> No
     assert f"/files/{file.pk}/read/" in browser.get(f"/files/{file.pk}/").content.decode()
     place = Conversation.objects.create(owner=person.user)
     address = f"/files/{file.pk}/read/"
-    form = {"question": asked(file, model).question, "model": str(model.pk), "conversation": str(place.pk)}
+    form = {"question": question_on(file, model).question, "model": str(model.pk), "conversation": str(place.pk)}
     message = Message.objects.create(
         conversation=place, role="user", depth=0, status="done", parts=[{"type": "text", "text": "Which cacao?"}]
     )

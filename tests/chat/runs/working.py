@@ -71,8 +71,8 @@ class Work:
         rows = self.caller.get(f"tasks/?parent={self.task['id']}")["results"]
         return sorted(rows, key=lambda row: row["position"])
 
-    def asked(self) -> list[str]:
-        """For each turn that the model was really asked for: the last part of its item's code, or "draft"."""
+    def sent_items(self) -> list[str]:
+        """Return for each request to the model the last part of its item's code, or "draft"."""
         first = [record.body["messages"] for record in self.server.model.requests(self.mark)]
         questions = [messages[-1]["content"] for messages in first if messages[-1]["role"] == "user"]
         code = self.task["code"]  # the person's other tasks of the day stand in the same prompts
