@@ -1,7 +1,7 @@
-"""Loaded before Django's settings (`-p tests.environment`): real PostgreSQL and Redis for this test run.
+"""Start PostgreSQL and Redis for this test run, before Django's settings are loaded (`-p tests.environment`).
 
-Under xdist the controller starts them once; each worker has its own database (pytest-django names it) and, for what
-would be shared, its own four database numbers of the one Redis.
+Under xdist the controller starts them once. Each worker has its own database, which pytest-django names, and its own
+four database numbers of the one Redis.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""A job of Celery that never returns, for workers that are asked to end with it (`-I tests.hanging`)."""
+"""A job of Celery that never returns, to test the end of a worker (`-I tests.hanging`)."""
 
 import sys
 import threading

@@ -29,7 +29,7 @@ def tables_with(marker: str) -> list[str]:
 
 
 def dumped(marker: str) -> str:
-    """Every row of the database in which the text is."""
+    """Return every row of the database that contains the text."""
     rows = []
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names(cursor):
@@ -42,13 +42,13 @@ def dumped(marker: str) -> str:
 
 
 def stored(marker: str) -> list[str]:
-    """The files of the storage in which the text is, or whose name has it."""
+    """Return the stored files whose content or name contains the text."""
     files = [file for file in Path(settings.MEDIA_ROOT).rglob("*") if file.is_file()]
     return [str(file) for file in files if marker in file.name or marker.encode() in file.read_bytes()]
 
 
 def redis_keys_with(url: str, marker: str) -> Iterator[str]:
-    """The keys of a Redis in whose values the text is."""
+    """Yield the keys of a Redis whose values contain the text."""
     store: Any = redis.Redis.from_url(url, protocol=2)
     read: dict[bytes, Callable[[bytes], Any]] = {
         b"string": store.get,

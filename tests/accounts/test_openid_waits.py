@@ -1,4 +1,4 @@
-"""A provider of sign-ins that hangs: one reading for all who wait, then refused at once for some seconds."""
+"""An OpenID provider that hangs: waiting sign-ins share one request, and later ones are refused at once for a while."""
 
 import threading
 from collections.abc import Iterator

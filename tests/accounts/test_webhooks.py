@@ -1,4 +1,4 @@
-"""Webhooks: made by people and programs, signed, tried again, given up; what they never say and where they never go."""
+"""Webhooks: created by people and programs, signed, retried, given up; forbidden contents and addresses."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Webhooks as a program makes them, and what happens to their deliveries."""
+"""Steps for webhooks: a program creates them, and deliveries are tried."""
 
 import base64
 import hashlib
@@ -29,7 +29,7 @@ def happened(user: User, event: str = "turn.finished") -> WebhookDelivery:
 
 
 def tried(delivery: WebhookDelivery) -> WebhookDelivery:
-    """Now, whatever it waits for."""
+    """Try a delivery now, however long it should wait."""
     rows = WebhookDelivery.objects.filter(pk=delivery.pk)
     rows.filter(status="waiting").update(next_attempt=timezone.now())
     deliver(delivery.pk)

@@ -1,4 +1,4 @@
-"""Files that are read part by part, with what a model says of each part, and a model whose window they do not fit."""
+"""Files to read part by part, the scripted notes on each part, and a model whose window is too small for them."""
 
 import json
 from typing import Any

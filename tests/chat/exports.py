@@ -1,4 +1,4 @@
-"""Exports of other products, in the shapes that those write."""
+"""Exports in the formats of other products."""
 
 import io
 import json

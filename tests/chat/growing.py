@@ -1,4 +1,4 @@
-"""Conversations that grow until they are summarised, and what was asked of the model for it."""
+"""Conversations that grow until they are summarised, and the requests for their summaries."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -65,7 +65,7 @@ def until_running(server: Server, person: Person, place: UUID, name: str) -> Non
 
 
 def writer(server: Server, name: str, script: dict[str, Any]) -> Model:
-    """A model of its own for summaries, whose script can change."""
+    """Create a model for summaries only, whose script can change."""
     endpoint = Model.objects.get(name="scripted").provider
     provider = Provider.objects.create(
         name=f"writer {name}", kind=endpoint.kind, base_url=endpoint.base_url, api_key=endpoint.api_key

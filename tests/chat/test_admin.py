@@ -93,7 +93,7 @@ def test_nothing_can_be_added_changed_or_removed(admin_client: Client, turn: Tur
 
 @pytest.mark.django_db
 def test_long_lists_are_searched_by_whole_values(admin_client: Client) -> None:
-    """An id among the ids, a name among the names; a word that is nobody's finds nothing."""
+    """The search compares whole ids and whole names."""
     owner = User.objects.create_user("Olga")
     place = Conversation.objects.create(owner=owner)
     question = Message.objects.create(conversation=place, role="user")

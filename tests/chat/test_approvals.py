@@ -1,4 +1,4 @@
-"""Tool calls that a person has to allow, from the model's call to what it is told."""
+"""Tool calls that a person has to allow, from the model's call to its result."""
 
 from pathlib import Path
 from typing import Any

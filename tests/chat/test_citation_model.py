@@ -1,4 +1,4 @@
-"""The model that the workspace names for the check of citations: what it adds, what it clears, and when it fails."""
+"""The workspace's model for the check of citations: the doubts that it adds and clears, and its failures."""
 
 import json
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def _as_by_default(committed: None) -> Iterator[None]:
 
 
 def judge(row: Model, server: RawServer) -> Model:
-    """A model behind a server of its own, which says the same to everybody."""
+    """Return a model behind a server of its own, which gives everybody the same answer."""
     provider = type(row.provider).objects.create(
         name=f"Judge {uuid4().hex[:8]}", kind="openai", base_url=f"http://127.0.0.2:{server.port}/v1"
     )

@@ -32,7 +32,7 @@ def browser(user: User) -> Client:
 
 @pytest.fixture
 def branch(user: User) -> list[Message]:
-    """Three questions and their answers, the last of which a turn has written and a link shows."""
+    """Return the messages of a conversation of three questions and answers."""
     return list(past(user, 3).messages.order_by("depth"))
 
 

@@ -1,4 +1,4 @@
-"""Models and servers that deviate from their protocol: what people get, and that the conversation goes on."""
+"""Models and servers that deviate from their protocol: the stored answer, and the next turns of the conversation."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""How long a model reasons: who chooses it, what is sent, and what the plan and the report say of it."""
+"""The effort of reasoning: its sources, the sent value, and its place in the plan and the report."""
 
 import re
 from typing import Any

@@ -50,7 +50,7 @@ def end(turn: str, seq: int) -> Event:
 
 
 async def follow(turn: str, after: int = 0) -> AsyncIterator[list[Written]]:
-    """Events as they come, to the last one of the turn; none after each silence."""
+    """Yield batches of events to the last one of the turn. A batch is empty after a silence."""
     seq = after
     while True:
         events = await news(turn, seq)
@@ -75,7 +75,7 @@ async def first(events: AsyncIterator[list[Written]]) -> list[Written]:
 
 
 async def waits(turn: str, after: int = 0) -> None:
-    """Returns when a read blocks that asks for what comes after this event of the turn."""
+    """Return when a read waits for the events after this one."""
     async with asyncio.timeout(WAIT):
         for _ in count():
             if _reader()._asked.get(f"turn:{turn}:wire") == after:
@@ -350,7 +350,7 @@ async def relayed(port: int, target: str) -> asyncio.Server:
 def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long that lasts; meanwhile its row gets what it says."""
+    """An outage may last long. The row gets the text meanwhile."""
     monkeypatch.setattr(runner, "SOON", 0.01)
     url, port, turn = settings.STREAMS_URL, free_port(), Turn(conversation=Conversation())
     settings.STREAMS_URL = f"redis://127.0.0.1:{port}/0"

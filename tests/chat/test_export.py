@@ -21,7 +21,7 @@ def user() -> User:
 
 
 def with_source(user: User) -> Conversation:
-    """A conversation whose answer has searched a file, cites it, and has a sister on another branch."""
+    """Return a conversation whose answer cites a file after a search, and has a sibling on another branch."""
     conversation = past(user, 1)
     file = File.objects.create(owner=user, name="contract.txt", size=1, sha256="ab" * 32, status="ready")
     question, answer = Message.objects.filter(conversation=conversation).order_by("depth")

@@ -49,7 +49,7 @@ def browser(user: User) -> Client:
 
 @pytest.fixture
 def upload(browser: Client, user: User, settings: Any, tmp_path: Path) -> Upload:
-    """Uploads an export on the page, and does what the worker would."""
+    """Upload an export on the page, and do the worker's job."""
     settings.MEDIA_ROOT = tmp_path
 
     def through(content: bytes) -> Import:
@@ -284,7 +284,7 @@ def test_an_import_whose_reader_dies_or_lies_ends_at_once(
 
 @pytest.fixture
 def failed(upload: Upload, monkeypatch: pytest.MonkeyPatch) -> Import:
-    """An import of one conversation whose reader was killed; the next one's is not."""
+    """Return an import whose reading process failed. That of the next import works."""
     with monkeypatch.context() as broken:
         broken.setattr(sys, "executable", "/bin/false")
         return upload(as_json(claude()))

@@ -1,4 +1,4 @@
-"""A model whose provider is not available before its first token: its fallback is asked, and everybody is told."""
+"""A model whose provider is away before the first token: the fallback answers, and people and programs are told."""
 
 import json
 import re
@@ -39,7 +39,7 @@ Make = Callable[..., Model]
 @pytest.fixture
 def make(application: Application) -> Make:
     def create(kind: str = "openai", url: str | None = None, script: Any = None, **fields: Any) -> Model:
-        """A model of a provider of its own, which plays `script` whatever it is asked."""
+        """Create a model with a provider of its own. It plays `script` for every request."""
         path = "" if kind == "anthropic" else "/v1"
         address = application.model.url + path if url is None else url
         provider = Provider.objects.create(name=uuid4().hex, kind=kind, base_url=address)

@@ -1,5 +1,4 @@
-"""Files that were attached earlier and are not in the prompt any more: what a model is told of them, and how it gets
-at them."""
+"""Files that were attached earlier and are no longer in the prompt: their notice, and the model's ways to read them."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Answers whose end is none: what was the matter is said under them, with one button."""
+"""Answers that did not end by themselves: the page says why, with one button."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Many answers that wait for a silent model, far more than a worker has threads: nobody else notices."""
+"""Many answers that wait for a silent model, far more than a worker has threads, do not delay others."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The rows of turns that are carried out: written together, and nobody's trouble is another's."""
+"""Rows of running turns are written together, and one that cannot be written does not block the others."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -45,7 +45,7 @@ def alive(turn: Turn) -> bool:
 
 @pytest.fixture
 def locked(committed: None) -> Iterator["set[UUID]"]:
-    """Turns that somebody else holds locked, from when they are put into it."""
+    """Yield a set of ids of turns. Another connection locks the row of each id that is added."""
     pks, ready, let_go = set[UUID](), Event(), Event()
 
     def hold() -> None:

@@ -1,6 +1,6 @@
-"""Answers are rendered once, for whoever reads them, and anew only when something changes that they were made from.
+"""An answer is rendered once for all readers, and again only when its sources change.
 
-Where a kept answer is replaced by a word, a page that shows the word has not rendered it.
+Tests replace stored HTML by a word: a page that shows the word has not rendered the answer.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def contract(owner: User) -> File:
 
 @pytest.fixture
 def place(owner: User, contract: File) -> Conversation:
-    """Two answers, of which the second cites."""
+    """Return a conversation of two answers. The second has citations."""
     conversation = past(owner, 2)
     numbered(conversation, contract)
     written(conversation, CITING)

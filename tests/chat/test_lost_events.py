@@ -1,7 +1,6 @@
 """Readers get events that Redis has lost from the row: each ends with the whole answer, whatever was lost.
 
-The worker is played here, with its own emitter, stream and rows, so that Redis can lose something between any two of
-its acts.
+The tests play the worker with its own emitter, stream and rows, so that Redis can lose events between any two acts.
 """
 
 import asyncio
@@ -82,7 +81,7 @@ def begin_turn(user: User) -> Turn:
 
 
 async def lose(turn: UUID) -> None:
-    """As FLUSHALL, but what belongs to others stays."""
+    """Delete the turn's stream, as FLUSHALL would."""
     await streams_of_loop().delete(f"turn:{turn}:wire")
 
 
@@ -91,7 +90,7 @@ async def checkpoint(turn: Turn, answer: Answer) -> None:
 
 
 async def work(turn: Turn, dice: Random) -> Answer:
-    """Says all of it. What is appended, kept in the row and lost comes in any order."""
+    """Write the whole answer. Appends, checkpoints and losses come in any order."""
     answer = Answer(str(turn.pk))
     answer.emit(EventType.RUN_STARTED, conversation=str(turn.conversation_id), message=str(turn.answer_id), model="m")
     for event in SAYS:
@@ -181,7 +180,7 @@ def said_by_ag_ui(wires: list[dict[str, Any]], row: Turn) -> list[dict[str, Any]
 
 
 def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(turn: Turn) -> None:
-    """Else nobody could decide, and the answer would wait for somebody who waits for it."""
+    """Otherwise the answer and its person would wait for each other."""
 
     async def run() -> tuple[list[dict[str, Any]], int]:
         answer = Answer(str(turn.pk))

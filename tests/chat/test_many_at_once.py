@@ -1,4 +1,4 @@
-"""Two hundred messages at once against one limit: what begins is counted once, whoever comes at the same time."""
+"""Two hundred messages at once against one limit: each turn that begins is counted exactly once."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def user(committed: None) -> Iterator[User]:
 
 @pytest.fixture
 def model(committed: None) -> Iterator[Model]:
-    """Nobody is asked: no worker of this process takes turns."""
+    """Yield a model that is never called: no worker of this process takes turns."""
     provider = Provider.objects.create(name=uuid4().hex, base_url="http://127.0.0.1:9/v1")
     prices = {"input_price": Decimal(1), "output_price": Decimal(1)}
     yield Model.objects.create(provider=provider, name="silent", context_window=8_000, **prices)

@@ -186,14 +186,14 @@ def test_a_turn_that_is_left_out_gives_no_title(person: Person, application: App
 
 
 def model_of(application: Application, window: int, text: str = "An answer.") -> Model:
-    """A model of its own with this window, which always says the text."""
+    """Create a model with this window that always answers with the text."""
     name = application.model.set_script(f"small-{uuid4().hex}", {"text": text})
     provider = Provider.objects.get(name="Scripted")
     return Model.objects.create(provider=provider, name=name, context_window=window)
 
 
 def prompt_of(application: Application, text: str) -> str:
-    """The messages of the request that asked this, as text."""
+    """Return the messages of the request with this question, as text."""
     return json.dumps(application.model.arrived(text)[-1].body["messages"])
 
 

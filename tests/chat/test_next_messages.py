@@ -217,7 +217,7 @@ def test_a_worker_killed_before_it_sends_is_made_up_for(person: Person) -> None:
 
 
 def test_a_worker_killed_before_an_interrupted_answer_goes_on_is_made_up_for_once(person: Person) -> None:
-    """Not while whoever has ended it may see to it, and not once it has been gone on with."""
+    """The sweeper acts only when the process that ended the turn is gone, and only if the answer was not continued."""
     place = past(person.user, 1, status=Message.Status.INTERRUPTED)
     question, answer = place.messages.order_by("depth")
     ended = {"status": Turn.Status.INTERRUPTED, "finished": timezone.now()}

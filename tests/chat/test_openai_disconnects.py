@@ -1,4 +1,4 @@
-"""A program that goes away stops its answer, at whatever moment it goes."""
+"""A program that disconnects stops its answer, at any moment."""
 
 import asyncio
 import json

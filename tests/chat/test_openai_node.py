@@ -1,4 +1,4 @@
-"""OpenAI's protocol through OpenAI's client for Node, which `make setup` installs where there is npm."""
+"""OpenAI's protocol through OpenAI's client for Node, which `make setup` installs if npm exists."""
 
 import json
 import os

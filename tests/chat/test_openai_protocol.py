@@ -249,7 +249,7 @@ def test_a_projects_files_and_instructions_hold_when_it_is_named(
 
 
 def looked(text: str) -> list[dict[str, Any]]:
-    """A program's history in which its own tool has given `text`."""
+    """Return a program's messages in which its own tool has returned `text`."""
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     return [
         {"role": "user", "content": "Look."},

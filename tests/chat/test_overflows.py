@@ -1,4 +1,4 @@
-"""A conversation goes on whatever its provider says of a prompt that is too long, or has too many images."""
+"""A conversation goes on after any refusal of a prompt that is too long or has too many images."""
 
 from io import BytesIO
 from typing import Any
@@ -21,14 +21,14 @@ LIMIT = 3_000
 
 
 def refusing(application: Application, row: Model, style: str, limit: int = LIMIT, **fields: Any) -> Model:
-    """A model of 32,768 tokens whose server answers to prompts of at most `limit` tokens."""
+    """Return a model with a window of 32,768 tokens whose server refuses prompts over `limit` tokens."""
     script = {"text": "It fits now.", "context_limit": limit, "limit_style": style}
     name = application.model.set_script(f"{style}-{uuid4().hex[:6]}", script)
     return Model.objects.create(provider=row.provider, name=name, context_window=32_768, **fields)
 
 
 def long(person: Person) -> str:
-    """A conversation of some 18,000 tokens, of which nothing is summarised."""
+    """Return a conversation of some 18,000 tokens without a summary."""
     conversation = past(person.user, 30, words=100)
     Conversation.objects.filter(pk=conversation.pk).update(automatic_summaries=False)
     return str(conversation.pk)

@@ -1,4 +1,4 @@
-"""Pages that are pictures, read by the model that the workspace has chosen: what is asked, stored and counted."""
+"""Pages that are pictures, read by the workspace's model: the requests, the stored text, and the ledger."""
 
 from collections.abc import Iterator
 from pathlib import Path

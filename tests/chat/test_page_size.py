@@ -35,7 +35,7 @@ def browser(user: User) -> Client:
 
 @pytest.fixture
 def place(user: User) -> Conversation:
-    """A conversation whose answers are all as large as one may be."""
+    """Return a conversation whose answers have the greatest size."""
     conversation = past(user, PAIRS)
     answers = Message.objects.filter(conversation=conversation, role=Message.Role.ASSISTANT)
     answers.update(parts=[{"type": "text", "text": LARGE}])

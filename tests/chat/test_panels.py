@@ -1,4 +1,4 @@
-"""The context panel says what the report says: conversations made at random, added up."""
+"""The context panel agrees with the report, over random conversations, and its figures add up."""
 
 import random
 import re
@@ -232,7 +232,7 @@ def test_every_panel_adds_up_to_its_report_and_its_page_says_the_same(seed: int,
 
 
 def page_of(content: bytes) -> Any:
-    """Its elements; the types of lxml do not say what an expression finds."""
+    """Return the page's elements. The types of lxml do not tell the type of a result."""
     return html.fromstring(content)
 
 
@@ -338,7 +338,7 @@ def test_a_tools_call_and_its_result_are_one_row_that_says_what_was_done() -> No
 
 
 def turn_past_window(maker: Maker, persona: Persona | None = None) -> Turn:
-    """The newest turn of a conversation of which the smallest model has not seen the beginning."""
+    """Return the newest turn of a conversation whose beginning does not fit the smallest model."""
     place = Conversation.objects.create(owner=maker.user, persona=persona)
     rows: list[Message] = []
     for _ in range(10):

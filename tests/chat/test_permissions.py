@@ -1,4 +1,4 @@
-"""Addresses that a model opens: which ask, what is remembered of a decision, and what nobody is there to decide."""
+"""Addresses that a model opens: those that need a decision, remembered decisions, and requests without a person."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def calling(url: str) -> dict[str, Any]:
 
 
 class Asking:
-    """A conversation of a person, in which the model opens addresses."""
+    """A conversation in which the model opens addresses."""
 
     def __init__(self, application: Application, person: Person, model: Model) -> None:
         self.application, self.person, self.model = application, person, model

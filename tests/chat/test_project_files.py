@@ -1,4 +1,4 @@
-"""Files of a project that are not sent whole: what a model is told of them, with tools and without."""
+"""Files of a project that are not sent whole: their listing and passages, for models with tools and without."""
 
 import json
 from dataclasses import replace
@@ -118,7 +118,7 @@ def test_the_list_of_a_project_with_many_files_leaves_room_for_the_question(
 
 
 def counted_model(scripted_model_row: Model, window: int, **abilities: Any) -> Model:
-    """One whose tokenizer is known, so that a test can say what fits."""
+    """Return a model with a known tokenizer, so that a test can compute what fits."""
     return Model.objects.create(
         provider=scripted_model_row.provider,
         name=f"scripted-{uuid4().hex[:8]}",
@@ -297,7 +297,7 @@ def test_a_project_gives_way_also_in_the_middle_of_a_turn_whose_reasoning_is_bou
 def test_thirty_turns_beside_a_project_of_57_percent_are_seldom_summarised(
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:
-    """Of about 240 tokens each; where they are twice as long, the rules ask for twice as many summaries."""
+    """The turns have about 240 tokens each. Turns of twice that length need twice as many summaries by the rules."""
     model = counted_model(scripted_model_row, 12_288)
     place = UUID(put_together(person, *(upload(person, f"part-{n}.txt", b"many words " * 1_040) for n in range(3))))
     for number in range(30):

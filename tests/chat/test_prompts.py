@@ -23,7 +23,7 @@ from tests.product import until
 
 
 def sent(application: Application, mark: str, call: int = -1) -> list[dict[str, Any]]:
-    """The messages of a recorded request whose body holds `mark`."""
+    """Return the messages of the recorded request whose body contains `mark`."""
     messages: list[dict[str, Any]] = application.model.finished(mark)[call].body["messages"]
     return messages
 

@@ -1,4 +1,4 @@
-"""The statements that a turn waits for: they read what Django would, and do what they say."""
+"""The SQL statements of a turn: they read the same rows as Django would, and their effects."""
 
 from functools import partial
 from typing import Any
@@ -208,8 +208,8 @@ def test_the_model_waits_for_eight_statements(application: Application, person: 
 
 
 def test_a_program_of_openais_protocol_waits_for_nine(application: Application, person: Person) -> None:
-    """The token, the version of the workspace, the personas, the line, how things stand, the new rows; the claim, the
-    branch, and what it asks."""
+    """The request sends: the token, the version of the workspace, the personas, the line, the status, the new rows. The
+    worker sends: the claim, the branch, the last prompt."""
     mark = uuid4().hex
     body = {"model": "scripted", "messages": [{"role": "user", "content": mark}]}
     with application.http("/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:

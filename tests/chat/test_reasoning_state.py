@@ -66,7 +66,7 @@ def place(person: Person) -> str:
 
 
 def place_of(person: Person) -> str:
-    """A conversation with tools, whose models are reminded of the time at the end of every call."""
+    """Return a conversation with tools. A reminder with the time ends each of its prompts."""
     secretary = {
         "name": f"Secretary {uuid4().hex[:8]}",
         "instructions": "Be brief.",
@@ -156,7 +156,7 @@ def test_the_panel_says_it_before_and_after_sending(application: Application, pe
 def test_a_program_that_runs_the_tools_itself_does_not_cost_the_model_what_it_thought(
     name: str, application: Application, person: Person
 ) -> None:
-    """Each step is a request of its own; its persona reminds of the time, and later the program asks for more."""
+    """Each step is a request of its own, with a reminder of the time. Later the program asks another question."""
     model = model_of(application, name)
     secretary = {
         "name": f"Secretary {uuid4().hex[:8]}",

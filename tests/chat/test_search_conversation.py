@@ -1,4 +1,4 @@
-"""`search_conversation`: quotes what a summary of the branch replaced, and nothing that is left out."""
+"""`search_conversation` quotes messages that a summary of the branch has replaced, and none that are left out."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ FACTS = {
 
 
 def summarised(person: Person, *, to: int = 9, aside: tuple[int, ...] = ()) -> Conversation:
-    """Ten pairs with facts; a summary stands for all down to the depth `to` but those `aside`."""
+    """Return ten pairs with facts. A summary replaces those up to the depth `to`, except those `aside`."""
     conversation = past(person.user, 10)
     rows = list(Message.objects.filter(conversation=conversation).order_by("depth"))
     for depth, fact in {**FACTS, 12: "The later fact is Heron."}.items():

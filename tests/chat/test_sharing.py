@@ -1,4 +1,4 @@
-"""Links under which anybody reads a conversation as it was."""
+"""Public links to a conversation as it was when they were made."""
 
 import re
 from datetime import timedelta

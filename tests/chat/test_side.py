@@ -1,4 +1,4 @@
-"""The list of conversations, and what is done with one of them from there."""
+"""The list of conversations, and acts on one of them."""
 
 import re
 from datetime import timedelta

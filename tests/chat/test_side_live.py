@@ -41,9 +41,9 @@ class Listener(Socket):
         return frame
 
     def settled(self) -> list[str]:
-        """Return the types of the frames that are under way, once all have come.
+        """Return the types of the frames under way, once all have arrived.
 
-        A frame with a mark follows them on each way: behind what this socket sent, then behind the news through Redis.
+        A frame with a mark follows them on each way: after this socket's own frames, then after the news through Redis.
         """
         mark = uuid4().hex
         self.send("ping", id=mark)
@@ -80,7 +80,7 @@ def listening(application: Application, person: Person, since: str = "") -> Iter
 
 @contextmanager
 def hearing(application: Application, person: Person) -> Iterator[Listener]:
-    """Open a socket to which only news from now on come."""
+    """Open a socket that gets only later news."""
     with listening(application, person) as listener:
         listener.settled()
         yield listener

@@ -94,7 +94,7 @@ def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(
 def _every_fact_is_found_again(
     person: Person, place: UUID, model: Model, planted: dict[int, str], left_out: tuple[int, ...]
 ) -> None:
-    """By a model that asks; what its person leaves out is not."""
+    """The model finds facts by a search, except those that the person leaves out."""
     calls = [{"name": "search_conversation", "arguments": {"query": f"paint in box {box}"}} for box in planted]
     steps: list[dict[str, Any]] = [{"tool_calls": calls[:11]}, {"tool_calls": calls[11:]}, {"text": "That is all."}]
     ended = ask(person, str(place), model, "Which paint is in each box?", *steps)
@@ -242,7 +242,7 @@ def test_an_input_larger_than_the_model_is_summarised_in_chunks(application: App
 
 @pytest.fixture
 def reader(scripted_model_row: Model) -> Iterator[Model]:
-    """Writes the summary that the newest script in what it reads wants, in a small window."""
+    """Yield a model with a small window that writes the summary of the newest script in its prompt."""
     endpoint = scripted_model_row.provider
     provider = Provider.objects.create(name=uuid4().hex, kind=endpoint.kind, base_url=endpoint.base_url)
     yield Model.objects.create(provider=provider, name="scripted", context_window=6_000)

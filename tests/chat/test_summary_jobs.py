@@ -1,4 +1,4 @@
-"""Summary jobs that fail, hang, are killed or come twice: nobody waits for long and no message is lost."""
+"""Summary jobs that fail, hang, are killed or run twice: sending is not blocked for long, and no message is lost."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Tags and pins of conversations, and what is done with several conversations at once."""
+"""Tags and pins of conversations, and acts on several conversations at once."""
 
 import io
 import re

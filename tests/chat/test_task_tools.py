@@ -20,7 +20,7 @@ def model(application: Application, committed: None, scripted_model_row: Model) 
 
 @pytest.fixture
 def place(person: Person, model: Model) -> str:
-    """A conversation whose persona names the tools."""
+    """Return a conversation whose persona has the tools for tasks."""
     body = {"name": "Secretary", "instructions": "", "tools": ["tasks"], "model": str(model.pk)}
     persona = person.caller.post("personas/", body, expect=201)["id"]
     return str(person.caller.post("conversations/", {"persona": persona}, expect=201)["id"])

@@ -1,4 +1,4 @@
-"""Texts that an administrator has written: what a model gets of them, what reports say, and the admin's pages."""
+"""Texts of an administrator: in prompts, in reports, and on the admin's pages."""
 
 import json
 import re

@@ -70,7 +70,7 @@ def calls(*named: tuple[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 class Turns:
-    """Turns in one place, and what the model server got of each."""
+    """Turns in one conversation, and the requests to the model of each."""
 
     def __init__(self, application: Application, person: Person, place: str, model: Model) -> None:
         self.application, self.person, self.place, self.model = application, person, place, model

@@ -1,4 +1,4 @@
-"""The answer loop with tools, cycle by cycle: what the model server really received, and what people get."""
+"""The answer loop with tools, cycle by cycle: the requests to the model, and the stored answer."""
 
 import json
 from typing import Any

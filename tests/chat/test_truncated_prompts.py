@@ -107,7 +107,7 @@ def test_a_low_count_alone_is_a_suspicion_shown_once_that_changes_nothing(
 
 
 def test_three_messages_of_a_careless_server_make_no_model_smaller(person: Person, model: Model) -> None:
-    """It reports only what its cache did not have: 800, then 700, and 700 with what was cached beside it."""
+    """The server reports only uncached tokens: 800, then 700, then 700 with the cached ones in another field."""
     Model.objects.filter(pk=model.pk).update(tokenizer="o200k_base")
     place = person.caller.conversation()
     for usage in ({"input": 800}, {"input": 700}, {"input": 700, "cached": 1_400}, {"input": 700}):

@@ -1,4 +1,4 @@
-"""The contract of the socket and of SSE: the document that describes it, held against what is really sent."""
+"""The contract of the socket and of SSE: its document agrees with the frames that are sent."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -32,7 +32,7 @@ def set_to(**fields: Any) -> None:
 def prompt_sent(
     application: Application, person: Person, model: Model, text: str = "Hello", place: str | None = None
 ) -> tuple[str, list[str], list[str]]:
-    """The system prompt, the list of tasks and the names of the tools that the model got; the plan said the same."""
+    """Send a message. Return the system prompt, the list of tasks and the tools' names, which agree with the plan."""
     place = place or str(person.caller.post("conversations/", {}, expect=201)["id"])
     form = {"text": f"{text} {uuid4().hex}", "model": str(model.pk)}
     plan = person.caller.post(f"conversations/{place}/plan/", form, expect=200)

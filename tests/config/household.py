@@ -1,4 +1,4 @@
-"""One person's rows and the workspace's, for the tests of who gets in where."""
+"""One person's rows and the workspace's, for the tests of access."""
 
 import io
 import zipfile
@@ -48,7 +48,7 @@ ELSEWHERE = "203.0.113.5"
 
 
 def content(response: Any) -> str:
-    """Return the text of a response; of an archive, that of its members."""
+    """Return the text of a response. The text of an archive is that of its members."""
     body = b"".join(response) if response.streaming else bytes(response.content)
     if body.startswith(b"PK"):
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
@@ -58,8 +58,9 @@ def content(response: Any) -> str:
 
 @dataclass
 class Household:
-    """One person's rows and the workspace's, and the values that put them into addresses; `everybodys`: those of rows
-    of the workspace, for addresses that one's own rows have, too."""
+    """One person's rows and the workspace's, and the values that put them into addresses.
+
+    `everybodys`: values for the rows of the workspace, for addresses that a person's own rows have too."""
 
     values: dict[str, str]
     rows: list[Row]
@@ -79,9 +80,9 @@ class Household:
 
 @pytest.fixture
 def people(committed: None) -> Iterator[Callable[..., User]]:
-    """Makes people who are gone after the test, with everything that is theirs.
+    """Yield a function that makes people. They are deleted with all their rows after the test.
 
-    There is no transaction around these tests: a view that streams gives its database connection back.
+    These tests have no transaction around them: a view that streams gives its database connection back.
     """
     users: list[User] = []
 
@@ -325,7 +326,7 @@ def _task(owner: User) -> tuple[Task, TaskChange]:
 
 
 def signed_in(person: User, **options: Any) -> Client:
-    """A browser in which the person has just signed in, so that pages that ask for that open too."""
+    """Return a browser in which the person has just signed in, so that pages that need a fresh sign-in open too."""
     client = Client(raise_request_exception=False, REMOTE_ADDR=ELSEWHERE, **options)
     client.force_login(person)
     session = client.session

@@ -50,7 +50,7 @@ def to_sign_in(response: Any) -> bool:
 
 
 def test_every_kind_of_row_in_the_admin_is_walked(household: Household) -> None:
-    """Otherwise an address of the admin is asked with an id of something else, and every answer is a 404."""
+    """Otherwise an address of the admin would get another kind's id, and each answer would be 404."""
     walked = {type(row) for row in household.rows}
     unknown = {
         address.url
@@ -81,7 +81,7 @@ def test_public_addresses_are_there(client: Client, household: Household) -> Non
 
 
 def says_as_much_of_no_row(client: Client, method: str, url: str, response: Any) -> bool:
-    """Return whether a body is refused in the same words where there is no such row."""
+    """Return whether a missing row gives the same words for this body."""
     nowhere = ask(client, method, re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", str(uuid4()), url))
     return bool(nowhere.status_code == 400 and nowhere.json()["detail"] == response.json()["detail"])
 
@@ -146,7 +146,7 @@ def test_staff_without_permissions_see_no_rows(household: Household, people: Cal
 def test_being_staff_without_a_right_opens_no_page_that_others_cannot_open(
     household: Household, people: Callable[..., User]
 ) -> None:
-    """Every address, the pages of the admin and `/metrics` among them, answers as it does to anybody signed in."""
+    """Every address, those of the admin and `/metrics` included, answers as it does to any person."""
     alone, anybody = signed_in(people(is_staff=True)), signed_in(people())
     opened = []
     for address in household.addresses():

@@ -1,7 +1,7 @@
-"""No page of the admin shows English to whoever reads another language.
+"""No page of the admin shows English to a person with another language.
 
-Each page is opened in English and in Vietnamese: what reads the same in both, or has an English word in it, was left
-over. The tests walk every address of the admin, so a new page is covered when it is added.
+Each page is opened in English and in Vietnamese. A text that is the same in both, or has an English word, is not
+translated. The tests walk every address of the admin, so a new page is covered when it is added.
 """
 
 import re
@@ -95,7 +95,7 @@ def words(page: str) -> list[str]:
 
 
 def without_common_words(words: str) -> str:
-    """Without what is the same in every language."""
+    """Return the text without words that are the same in every language."""
     return re.sub(rf"\b(?:{SAME.pattern})s?\b", "", DATA.sub("", words), flags=re.I)
 
 

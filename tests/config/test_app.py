@@ -1,4 +1,4 @@
-"""The pages as an app on a device: what a browser needs to install it, and what it keeps for a time without network."""
+"""The pages as an app on a device: the manifest to install it, and the files for a time without network."""
 
 import re
 

@@ -70,7 +70,7 @@ def fetch_rows(query: str) -> list[Any]:
 
 
 def write_format_1(path: Path, database: "psycopg.Connection[Any]", manifest: dict[str, Any]) -> None:
-    """Write a backup of the database as versions before pg_dump wrote it, with what `manifest` says besides."""
+    """Write a backup in the format from before pg_dump, with the members of `manifest`."""
     rows = path / "rows" / manifest["id"]
     rows.mkdir(parents=True)
     tables = []
@@ -90,7 +90,7 @@ def write_format_1(path: Path, database: "psycopg.Connection[Any]", manifest: di
 
 @pytest.fixture
 def vector_index(committed: None) -> Iterator[None]:
-    """An embedder whose vectors have a size of their own, with the index that `reembed` makes for it."""
+    """Create an embedder with another size of vectors, and the index that `reembed` makes for it."""
     embedder = Embedder.objects.create(name="Small", kind=Embedder.Kind.OPENAI, model="small", dimensions=48)
     create_vector_index(embedder.dimensions)
     yield
@@ -101,7 +101,7 @@ def vector_index(committed: None) -> Iterator[None]:
 
 @pytest.fixture
 def empty(committed: None) -> Iterator[str]:
-    """The URL of an empty database, in which a superuser has made the extension."""
+    """Yield the URL of an empty database in which a superuser has created the extension."""
     with connection._nodb_cursor() as server:
         server.execute("DROP DATABASE IF EXISTS restored")
         server.execute("CREATE DATABASE restored TEMPLATE template0")
@@ -114,7 +114,7 @@ def empty(committed: None) -> Iterator[str]:
 
 @pytest.fixture
 def before(committed: None) -> Iterator[str]:
-    """The URL of a copy of the database as the migration before the last one of `llm` had left it."""
+    """Yield the URL of a copy of the database at the last but one migration of `llm`."""
     with connection._nodb_cursor() as server:
         server.execute("DROP DATABASE IF EXISTS before")
         server.execute(f'CREATE DATABASE before TEMPLATE "{migrated_database()}"')

@@ -1,4 +1,4 @@
-"""The process that puts what is due into the queues knows tasks by their names, and is missed by nobody."""
+"""Beat, the process that enqueues periodic tasks, knows tasks by their names and may be away for a while."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""The colours of the context panel, computed: of one lightness, their hues apart, told apart by every eye."""
+"""The computed colours of the context panel: one lightness, and distinct hues, also for colour-blind people."""
 
 import math
 import re

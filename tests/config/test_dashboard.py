@@ -1,4 +1,4 @@
-"""The start page of the admin: its numbers, who sees which, and what they lead to."""
+"""The start page of the admin: its numbers, the rights to see them, and their links."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -71,7 +71,7 @@ def call_of(person: User, model: Model, *, days_ago: int = 0, **fields: Any) -> 
 
 @pytest.fixture
 def used(admin_user: User, model: Model) -> Model:
-    """Two people who were answered, one answer that failed twice, and one that is being written."""
+    """Create turns: answers of two people, an answer that failed twice, and a running one."""
     other = User.objects.create_user("olga")
     private = Persona.objects.create(owner=other, name="My secret helper")
     call_of(admin_user, model, cost=Decimal("1.50"))

@@ -131,7 +131,7 @@ def test_both_web_processes_serve_what_either_has_collected() -> None:
 
 
 def test_postgresql_takes_what_the_processes_open() -> None:
-    """`migrate` counts, too: it runs beside them."""
+    """`migrate` counts too, since it runs beside them."""
     guide = (DEPLOY / "README.md").read_text()
     (by_compose,) = re.findall(r"-c max_connections=(\d+)", COMPOSE["services"]["postgres"]["command"])
     (by_systemd,) = re.findall(r"ALTER SYSTEM SET max_connections = (\d+)", guide)
@@ -200,7 +200,7 @@ def test_the_image_has_all_apps_and_is_not_run_by_root() -> None:
 
 
 def test_whoever_serves_static_files_may_read_what_another_has_collected() -> None:
-    """In the image it is root who collects them, and 0600 is what uploads get."""
+    """In the image root collects them, and uploads have the mode 0600."""
     options = import_module("config.settings").STORAGES["staticfiles"]["OPTIONS"]
     assert options == {"file_permissions_mode": 0o644, "directory_permissions_mode": 0o755}
     assert "compileall -q /srv/glasshouse\n" in CONTAINER  # of packages some modules are of Python 2, and fail it

@@ -1,4 +1,4 @@
-"""A process that is asked to end does, by itself, whatever hangs in it, as the image's commands start it."""
+"""A process of the image's commands ends by itself after SIGTERM, whatever hangs in it."""
 
 import json
 import re
@@ -28,7 +28,7 @@ HANGS = {"tokens": 100, "interval": 3_600}  # seconds
 
 @pytest.fixture
 def another(product: Product, tmp_path: Path) -> Iterator[Product]:
-    """Processes of their own beside those of the product, on the same rows."""
+    """Yield further processes of the product, on the same rows."""
     unlimited = {"DRAIN_SECONDS": "1", "STATEMENT_TIMEOUT": "0", "ALIVE_FILE": str(tmp_path / "alive")}
     port, environment = free_port(), {**product.environment, **unlimited}
     own = replace(product, url=f"http://127.0.0.1:{port}", environment=environment, directory=tmp_path, processes={})

@@ -1,4 +1,4 @@
-"""After a person is erased no byte of what was theirs is left; the audit stays whole and names them by id alone."""
+"""After a person is erased none of their data is left. The audit stays valid and has only their id."""
 
 import logging
 import re
@@ -61,7 +61,7 @@ def test_of_everything_that_can_be_theirs_nothing_is_left(household: Household, 
 def test_files_answers_and_sessions_go_and_what_was_used_stays(
     application: Application, person: Person, admin: User, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of 50 texts of theirs, each a row or a file of its own, none is in database, Redis, storage or logs."""
+    """The person has 50 texts, each in a row or a file of its own. None is left in database, Redis, storage or logs."""
     caplog.set_level(logging.INFO)
     mark = f"mark{uuid4().hex}"
     texts = [f"{mark}-{number}" for number in range(50)]

@@ -1,4 +1,4 @@
-"""`/readyz` says what the web process needs, and beside it whether anybody does the work."""
+"""`/readyz` tells whether the web process can serve, and whether workers are there."""
 
 import asyncio
 import threading
@@ -35,7 +35,7 @@ def readiness(client: Client, status: int = 200) -> Any:
 
 
 def report_workers(*queues: str) -> None:
-    """As long as it takes until it has been said."""
+    """Report workers of these queues until this process has noticed them."""
     telling = background.submit(background.tell_queues(queues))
     until(lambda: set(queues) <= set(background.queues_heard()), "a worker has said that it is there")
     telling.cancel()

@@ -1,4 +1,4 @@
-"""Legal holds: what is under one is there after everything that removes rows, by whatever way.
+"""Legal holds: rows under one survive everything that removes rows.
 
 The addresses come from the URLconf, so that a new one is tried when it is added; sweeps are in
 `tests/chat/test_retention.py`.
@@ -143,7 +143,7 @@ def owners(row: object) -> set[object]:
 
 
 def test_a_hold_on_a_conversation_keeps_what_belongs_to_it(household: Household, people: Callable[..., User]) -> None:
-    """Its person, the task that it is of, and a file in it that is somebody else's."""
+    """The hold keeps the conversation's person, its task, and a file of another person in it."""
     rows = {type(row): row for row in household.rows}
     owner, run, file = rows[User], rows[Run], rows[File]
     assert isinstance(owner, User) and isinstance(run, Run) and isinstance(file, File)

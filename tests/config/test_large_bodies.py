@@ -61,7 +61,7 @@ async def test_a_process_works_on_few_large_bodies_and_refuses_who_has_waited_lo
 
 
 async def test_who_waits_for_another_server_holds_no_place_of_the_process_but_their_own_turn() -> None:
-    """Else three people whose embedder hangs would keep everybody's pictures out."""
+    """Otherwise three people whose embedder hangs would block everybody's pictures."""
     turns, person = LargeBodies(), uuid4()
     loop, arrived, answered = asyncio.get_running_loop(), asyncio.Semaphore(0), threading.Event()
 

@@ -133,7 +133,7 @@ def test_what_is_known_goes_along_with_a_job() -> None:
 
 
 def test_thousands_of_lines_as_json_hold_no_secret_text_or_search(written: io.StringIO, settings: Settings) -> None:
-    """One of the access log for each way in which an address can hold something, and the traceback of an error."""
+    """The lines are one of the access log for each way to put a text into an address, and the traceback of an error."""
     settings.LOG_FORMAT = "json"
     server = LimitedServer(application=None, endpoints=["tcp:0"], action_logger=AccessLogGenerator(io.StringIO()))
     secret = "hidden-" + TOKEN

@@ -1,4 +1,4 @@
-"""A server whose SECRET_KEY is another than the one that secrets were stored under: nothing goes out without them."""
+"""A server with another SECRET_KEY than the stored secrets: it sends no request without its secret."""
 
 import asyncio
 import copy

@@ -1,4 +1,4 @@
-"""No request makes a process of the product grow by more than a bound, and what work has taken is given back.
+"""No request makes a process of the product grow by more than a bound, and the memory of work is given back.
 
 The walks take addresses from the description of the API and from the URLconf, so new ones are covered.
 """
@@ -61,7 +61,7 @@ def owner(household: Household) -> User:
 
 @pytest.fixture
 def program(product: Product, owner: User) -> Iterator[httpx.Client]:
-    """The owner of the household's rows; what both embedders load is loaded."""
+    """Yield a client for the household's owner, after the bundled embedder has been loaded."""
     token = create_token(user=owner, name="large", scopes=ApiToken.SCOPES)[1]
     with product.http(headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"}) as http:
         for few in ("a word", [1, 2]):
@@ -70,9 +70,9 @@ def program(product: Product, owner: User) -> Iterator[httpx.Client]:
 
 
 def largest(schema: Any, left: int, name: str = "", seen: tuple[str, ...] = ()) -> Any:
-    """Return a value of a schema with texts and lists as long as it permits, `left` characters at most each.
+    """Return a value of a schema with texts and lists as long as it permits, with at most `left` characters each.
 
-    None for what has to name a row, or has a format: those are short.
+    Returns None for an id and for a text with a format, which are short.
     """
     while "$ref" in schema or any(kind in schema for kind in ("oneOf", "anyOf", "allOf")):
         if "$ref" in schema:
@@ -202,7 +202,7 @@ FIELD = re.compile(r'name="([a-z_]+)"')
 
 
 def test_the_web_process_has_workers_embed_and_search(product: Product, person: Person, program: httpx.Client) -> None:
-    """It never loads the embedder, whose module has libraries of its own."""
+    """The web process never loads the embedder with its large libraries."""
     project = person.caller.post("projects/", {"name": "Embedded elsewhere"}, 201)["id"]
     sent = {"file": ("near.txt", b"The puppy is barking.")}
     file = person.caller.http.post("files/", files=sent).raise_for_status().json()["id"]

@@ -1,4 +1,4 @@
-"""`/metrics`: who may see it, and that its numbers move with what happens."""
+"""`/metrics`: the right to see it, and numbers that follow the events."""
 
 from typing import Any
 from uuid import uuid4
@@ -25,7 +25,7 @@ OF_WORKSPACE = ("live", "turns", "tokens", "uploads", "uploaded", "oldest")  # a
 
 
 def numbers(client: Client, **headers: str) -> dict[str, float]:
-    """Every sample by its name with labels; fails on what is not of Prometheus' text format."""
+    """Return every sample by its name with labels. Fails on a line that is not in Prometheus' text format."""
     answer = client.get("/metrics", headers=headers)
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"

@@ -1,4 +1,4 @@
-"""A migration whose table is in use makes nobody wait behind it, and is done once it gets its lock."""
+"""A migration whose table is in use blocks no request, and runs once it gets its lock."""
 
 from collections.abc import Iterator
 from io import StringIO
@@ -27,8 +27,8 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]
         yield other
 
 
-class Told(StringIO):
-    """The reader ends as soon as it is told of."""
+class EndsReader(StringIO):
+    """An output stream that ends the reader's transaction at the command's first line."""
 
     def __init__(self, reader: psycopg.Connection[Any]) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def constrained() -> bool:
 
 def test_a_table_that_is_in_use_is_asked_for_again(reader: psycopg.Connection[Any]) -> None:
     assert constrained()
-    errors = Told(reader)
+    errors = EndsReader(reader)
     call_command("migrate", *BEFORE, verbosity=0, stderr=errors)
     assert errors.getvalue().count("A table is in use") >= 1  # a product beside it may hold it for a moment, too
     assert not constrained()

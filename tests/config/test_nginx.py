@@ -31,7 +31,7 @@ class _Well(BaseHTTPRequestHandler):
 
 
 class Hanging:
-    """Reads what it is asked and says nothing to it; `asked` are the addresses."""
+    """A server that reads requests and never answers. `paths` are their addresses."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))

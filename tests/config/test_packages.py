@@ -64,7 +64,7 @@ def edges() -> dict[tuple[str, str], str]:
 
 
 def wrong(imports: dict[tuple[str, str], str]) -> list[str]:
-    """Imports of a parent's modules, and pairs of packages that import each other, at whatever depth they part.
+    """Return sentences about imports of a parent's modules, and about packages that import each other, at any depth.
 
     A package in `core` may import the modules of `core`, unless one of those imports it.
     """

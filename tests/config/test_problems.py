@@ -54,7 +54,7 @@ def test_a_body_that_is_too_large_is_refused_and_is_no_failure(settings: Setting
 @pytest.mark.parametrize("address", ["/api/v1/conversations/", "/v1/chat/completions", "/login/"])
 @pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
 def test_no_body_is_decoded_in_the_square_of_its_length(charset: str, address: str, kind: str) -> None:
-    """Punycode of 8 MB would take hours, in a thread that nobody can end."""
+    """Punycode of 8 MB would take hours, in a thread that cannot be ended."""
     program = Program(User.objects.create_user("olga"), "chat")
     body = b'--x\r\nContent-Disposition: form-data; name="username"\r\n\r\na-' + b"b" * 200_000 + b"\r\n--x--\r\n"
     refused = program.client.generic("POST", address, body, content_type=f"{kind}; boundary=x; charset={charset}")
@@ -116,7 +116,7 @@ def test_an_unknown_address_of_the_api_is_a_problem_too(client: Client) -> None:
 @pytest.mark.parametrize("address", ["export/", "conversations/{}/export/", "turns/{}/events/"])
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_a_method_that_an_address_of_the_api_does_not_know_is_a_problem_too(address: str, method: str) -> None:
-    """Also of those with a view that is none of Django REST framework's; no form's token is asked for."""
+    """This holds too for views that are not of Django REST framework. No CSRF token is needed."""
     refused = Client(enforce_csrf_checks=True).generic(method, f"/api/v1/{address.format(uuid4())}")
     assert (refused.status_code, refused.json()["code"], refused["Allow"]) == (405, "method_not_allowed", "GET")
     assert refused["Content-Type"] == "application/problem+json"
@@ -177,7 +177,7 @@ def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(
         messages.put_nowait({"type": "http.request"})
 
         async def send(_: object) -> None:
-            """Nobody reads."""
+            """Discard the message: there is no reader."""
 
         request = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
         await asyncio.to_thread(running.wait, 60)

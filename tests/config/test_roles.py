@@ -1,7 +1,7 @@
-"""Personas and projects of somebody else: what the role says is what happens, at every address that leads to one.
+"""Roles in another person's personas and projects, at every address that leads to one.
 
-The addresses come from the URLconf, so that a new one fails here until it is said which role it asks for. Models, tools
-and the other rights are in `tests/chat/test_rights.py`, rows that nobody shares in `test_access.py`.
+The addresses come from the URLconf, so that a new one fails here until its role is named. Models, tools and the other
+rights are in `tests/chat/test_rights.py`, rows that are not shared in `test_access.py`.
 """
 
 import json
@@ -113,7 +113,7 @@ class Rows(dict[str, str]):
 
 
 class Place:
-    """A persona and a project of one owner, with a row of each kind beside them."""
+    """A persona and a project of one owner, with a row of each kind in them."""
 
     def __init__(self) -> None:
         owner, other = (User.objects.create_user(uuid4().hex) for _ in range(2))

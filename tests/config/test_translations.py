@@ -22,7 +22,7 @@ SAME = {"Glasshouse", "Daily_chat.json", "Daily_summary.json", "https://example.
 
 @pytest.fixture(autouse=True)
 def _english_afterwards() -> Iterator[None]:
-    """A request leaves its language behind, where the next one would choose its own."""
+    """Restore English, since a request leaves its language active."""
     yield
     deactivate()
 

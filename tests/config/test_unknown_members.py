@@ -31,7 +31,7 @@ def operations() -> list[tuple[str, str, Any]]:
 
 
 def body_of(path: str, method: str, view: Any) -> Any:
-    """Return the serializer of an operation's body; None where it has none."""
+    """Return the serializer of an operation's body, or None."""
     handler = getattr(view, getattr(view, "action", None) or method.lower(), None)
     schema = getattr(handler, "kwargs", {}).get("schema", type(view).schema)
     schema = schema() if isinstance(schema, type) else schema
@@ -96,7 +96,7 @@ def test_an_unknown_query_parameter_is_refused_with_the_names_that_exist(olga: U
 
 
 def test_every_list_of_the_api_names_its_query_parameters(client: Client) -> None:
-    """Each operation that is read without an id is asked with a parameter that no address has."""
+    """Each operation without an id gets a parameter that no address has."""
     open_paths = []
     for path, method, _view in operations():
         if method == "GET" and "{" not in path and path not in ("/api/v1/schema/",):

@@ -1,4 +1,4 @@
-"""`manage.py up` as an operator meets it: real processes, a data directory of their own."""
+"""`manage.py up` with real processes and a data directory of their own."""
 
 import os
 import re
@@ -95,7 +95,7 @@ class Up:
         return next(pid for pid, command in processes_of(self.data).items() if words in command)
 
     def server(self, name: str) -> int:
-        """The process of this name; 0 where it is none at the moment."""
+        """Return the id of the process of this name, or 0."""
         words = {"postgres": "/postgres -D", "redis": "valkey-server", "model": "config.embedded.model"}
         pids = (pid for pid, command in processes_of(self.data).items() if words.get(name, f"up: {name}") in command)
         return min(pids, default=0)
@@ -141,7 +141,7 @@ def up(data: Path) -> Iterator[Up]:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One directory for the lives told below: no test needs another to have run, but a start in it takes less then."""
+    """Return the data directory of all tests below. Each test can run alone; a later start in it is only quicker."""
     return tmp_path_factory.mktemp("up") / "data"
 
 

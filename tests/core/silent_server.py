@@ -1,4 +1,4 @@
-"""A server that takes connections and answers nobody until it is closed."""
+"""A server that accepts connections and never answers."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""Work beside requests: the event loop, handing work to workers by name, and finding what was lost."""
+"""Work outside of requests: the event loop, enqueueing work by name, and recovery of lost work."""
 
 import asyncio
 import re

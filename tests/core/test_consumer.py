@@ -1,4 +1,4 @@
-"""A worker that has gone deaf: a real one, on a queue of its own, whose loop is cut off from its sockets."""
+"""A stalled worker: a real one on a queue of its own, whose loop is cut off from its sockets."""
 
 import os
 import subprocess

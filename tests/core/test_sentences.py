@@ -1,4 +1,4 @@
-"""Sentences keep their values: they are stored with them, and become text where somebody reads them."""
+"""Sentences are stored with their values, and are formatted and translated when they are read."""
 
 import ast
 from collections.abc import Iterator
@@ -113,7 +113,7 @@ def test_text_that_an_earlier_version_stored_is_shown_as_it_is() -> None:
 
 
 def sentences_raised() -> Iterator[tuple[str, str, ast.expr]]:
-    """The place, the name of what is called and the sentence of each error that is raised, and of each `Sentence`."""
+    """Yield the place, the called name and the sentence of each raised error and of each `Sentence`."""
     position = {"Sentence": 0, "NotFound": 0, "ProductError": 1, "ModelError": 1, "ContextError": 1}
     for path in (
         path for app in APPS for path in (Path(settings.BASE_DIR) / app).rglob("*.py") if "tests" not in path.parts

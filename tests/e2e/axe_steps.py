@@ -15,7 +15,7 @@ VIOLATIONS = """async ([place, options]) => (await axe.run(place ?? document, op
 def violations(
     page: Page, place: str | Mapping[str, Sequence[str]] | None = None, rules: Sequence[str] = WCAG
 ) -> list[str]:
-    """`place`: a selector where only a part of the page is ours, or {"exclude": selectors} of what is not."""
+    """Return axe's violations. `place`: a selector of the part to check, or {"exclude": selectors} of foreign parts."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE)
     options = {"runOnly": [*rules], "resultTypes": ["violations"]}

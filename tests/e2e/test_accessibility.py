@@ -43,7 +43,7 @@ def furnished(product: Product, person: Person) -> dict[str, str]:
 
 
 def outside() -> dict[str, str]:
-    """The pages of those who are not signed in, also of somebody invited and of who signs up."""
+    """Return the pages without a sign-in, those of an invitation and of a sign-up included."""
     workspace.change(user=None, fields={"sign_up": True})
     name = uuid4().hex
     invited = User.objects.create(username=name)
@@ -61,7 +61,7 @@ def outside() -> dict[str, str]:
 
 
 def faults(page: Page) -> list[str]:
-    """In light by all rules, then in dark by that of colours."""
+    """Return violations of all rules in light colours, then of the rule of contrast in dark ones."""
     page.emulate_media(color_scheme="light")
     light = violations(page)
     page.emulate_media(color_scheme="dark")

@@ -1,4 +1,4 @@
-"""The composer: what is offered behind a /, the arrow up, files by paste, who answers, the meter under the field."""
+"""The composer: the list behind a /, the arrow up, pasted files, the choice of the model, the meter under the field."""
 
 import re
 

@@ -204,7 +204,7 @@ def test_reasoning_is_folded_away(page: Page) -> None:
 
 
 def test_text_that_was_reasoning_is_folded_away_while_the_answer_is_written(page: Page, product: Product) -> None:
-    """By a model of its own: its row learns that its reasoning has no opening tag."""
+    """The test has a model of its own, since its row learns that its reasoning has no opening tag."""
     script = {"text": f"First **this**.\n</think>\n\n{WORDS}", "interval": 0.05}
     name = product.model.set_script(uuid4().hex, script)
     in_thread(lambda: Model.objects.get(name="scripted").provider.models.create(name=name, context_window=8192))

@@ -130,7 +130,7 @@ def check(page: Page, written: Written, sentence: str) -> None:
 
 
 def check_restored(page: Page, written: Written) -> None:
-    """The fields have what was written, but for secrets, which no browser keeps."""
+    """Check that the fields have the written text, except secrets, which are never stored."""
     for name, fields in written:
         if all(secret for *_, secret in fields):
             continue

@@ -1,4 +1,4 @@
-"""No page is wider than a small phone, also where every name is as long as it may be and has no place to break."""
+"""No page is wider than a small phone, even if every name has the greatest length and no place to break."""
 
 from uuid import uuid4
 
@@ -33,7 +33,7 @@ def long_name() -> str:
 
 
 def own_model(product: Product) -> tuple[str, str]:
-    """A model of a provider of its own, with long names, and a profile; their ids."""
+    """Create a model, its provider and a profile with long names, and return their ids."""
     name = long_name()
     product.model.set_script(name, {"text": "Yes."})
     scripted = Provider.objects.get(name="Scripted")
@@ -49,7 +49,7 @@ def most(kind: type[Row], name: str) -> int | None:
 
 
 def lengthen(user: User) -> None:
-    """All that the person has named, and what the person is called."""
+    """Give the person and all their rows the longest names."""
     User.objects.filter(pk=user.pk).update(is_superuser=True, is_staff=True)
     named = {
         User.objects.filter(pk=user.pk): ["username"],

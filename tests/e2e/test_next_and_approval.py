@@ -21,7 +21,7 @@ SLOW = {"text": "word " * 40, "interval": 0.1}
 
 @pytest.fixture
 def guarded(person: Person, tmp_path: Path) -> Iterator[Diary]:
-    """A conversation whose persona has tools of a server that asks before each call."""
+    """Yield a conversation whose persona has a tool server that needs approval for each call."""
 
     def make() -> Diary:
         tools = diary(person, Model.objects.get(name="scripted"), tmp_path, approval_required=True)
@@ -43,7 +43,7 @@ def question(page: Page, number: int = -1) -> Locator:
 
 
 def begin(page: Page) -> None:
-    """A conversation whose answer is being written."""
+    """Begin a conversation with a running answer."""
     ask(page, "First", **SLOW)
     expect(answer(page)).to_contain_text("word")
 
@@ -133,7 +133,7 @@ def test_without_scripts_it_waits_and_is_edited_too(visit: OpenBrowser) -> None:
 
 
 def begin_call(tools: Diary, page: Page) -> Locator:
-    """Asks what makes the model call; returns the place where its person is asked."""
+    """Send a question for which the model makes a call. Return the element that asks for approval."""
     page.goto(f"{tools.person.caller.url}/c/{tools.place}/")
     call = tools.call("note", text="Dear diary,\n<b>today</b>", pages=3)
     script: dict[str, Any] = {"steps": [{"tool_calls": [call]}, {"text": "So be it."}]}

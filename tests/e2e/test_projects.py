@@ -120,7 +120,7 @@ def colleague(product: Product, committed: None) -> Person:
 def test_an_invitation_shows_and_is_answered_without_a_reload(
     visit: OpenBrowser, person: Person, colleague: Person
 ) -> None:
-    """The page of the one who is invited hears of it, and that of the one who invites hears that they came."""
+    """The guest's page gets the invitation, and the owner's page gets the answer."""
     theirs = visit().sign_in()
     theirs.goto(f"{theirs.url.partition('/c/')[0].rstrip('/')}/projects/")
     expect(theirs.locator("#invited")).to_have_text("")

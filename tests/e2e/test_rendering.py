@@ -26,7 +26,7 @@ NESTED = "[" * 5_000 + "\n\n" + "> " * 3_000 + "deep\n\n" + "".join("  " * depth
 
 
 def test_what_is_hostile_is_text_and_asks_for_nothing(visit: OpenBrowser) -> None:
-    """Every page of these tests is watched for requests to other hosts and for what its policy had to refuse."""
+    """All pages of these tests are watched for requests to other hosts and for breaches of the content policy."""
     page = visit().sign_in()
     ask(page, "Attack", text=HOSTILE, interval=0.001)
     expect_complete(page)
@@ -116,7 +116,7 @@ REACHING_OUT = """() => [...document.querySelectorAll("*")].flatMap(each => [
 
 
 def test_no_kind_of_diagram_leads_anywhere(visit: OpenBrowser) -> None:
-    """A click on a link in the frame would have the browser look up its host, whatever the policy then refuses."""
+    """A click on a link in the frame would look up its host, even if the policy refuses the request."""
     opened = visit()
     opened.expected.append("Content Security Policy")  # which refuses the picture of a node
     page = opened.sign_in()

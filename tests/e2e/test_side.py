@@ -1,4 +1,4 @@
-"""The list beside the conversation: menus, undo, search, and what comes in by itself."""
+"""The list of conversations: menus, undo, search, and rows that arrive by themselves."""
 
 import pytest
 from playwright.sync_api import Page, expect

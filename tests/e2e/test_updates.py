@@ -46,7 +46,7 @@ def open_tasks(page: Page, product: Product, path: str = "/tasks/") -> None:
 
 
 def expect_up_to_date(place: Locator, news: Updates) -> None:
-    """Whatever was held back has come."""
+    """Check that all held updates have been shown."""
     change = news.changes - 1
     until(
         lambda: int((re.findall(r"changed (\d+)", place.inner_text()) or [-1])[0]) >= change,
@@ -163,7 +163,7 @@ def test_what_is_chosen_and_written_on_a_tasks_page_stays(page: Page, person: Pe
 def test_an_answer_to_what_a_person_did_is_not_taken_for_an_old_one(
     page: Page, person: Person, product: Product
 ) -> None:
-    """News that were asked for after the click, and are there before its answer, do not make that one too late."""
+    """News that arrive between the click and its answer do not make the answer outdated."""
     edited, other = task(person, "one"), task(person, "other")
     open_tasks(page, product)
     routes: list[Route] = []

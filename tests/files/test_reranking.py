@@ -1,4 +1,4 @@
-"""The workspace's re-ranker puts what a search has found into its order; whatever is wrong with it, the first stays."""
+"""The workspace's re-ranker orders the hits of a search. If it fails, the first order stays."""
 
 import json
 from typing import Any

@@ -16,7 +16,7 @@ STORY = "It was a dark and stormy night. " * 20
 
 
 class Names:
-    """A name server: what a name has each time it is asked, the last for ever after."""
+    """A name server. It gives the addresses of each look-up in order, and then repeats the last."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.hosts: list[str] = []

@@ -27,7 +27,7 @@ STOP = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": 
 
 
 async def sent(connect: Connect, scripted_model: ScriptedModel, request: ModelRequest) -> dict[str, Any]:
-    """The JSON that arrived at the server, which refuses what the real service refuses."""
+    """Return the JSON that arrived at the server, which is as strict as the real service."""
     await events_of(connect("anthropic"), request)
     (record,) = await asyncio.to_thread(scripted_model.finished)
     body: dict[str, Any] = record.body

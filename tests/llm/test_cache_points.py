@@ -1,4 +1,4 @@
-"""How a provider is asked to keep the beginning of a prompt, and what the scripted ones refuse of it."""
+"""Requests to cache the beginning of a prompt, and refusals of the scripted providers."""
 
 from typing import Any
 

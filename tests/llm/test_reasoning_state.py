@@ -83,7 +83,7 @@ class Weather:
 async def turn(
     provider: Provider, model: str, script: dict[str, Any], history: Sequence[Message] = (), **fields: Any
 ) -> tuple[list[LoopEvent], list[Message]]:
-    """One turn behind `history`: its events, and the messages that it adds, with what is wanted in later turns."""
+    """Run one turn after `history`. Return its events and its messages, with the reasoning that later turns need."""
     question = Message("user", f"What is the weather?\nscript: {json.dumps(script)}")
     added_: list[Message] = []
 
@@ -255,7 +255,7 @@ async def test_reasoning_goes_back_as_it_came(connect: Connect, scripted_model: 
 
 
 async def test_reasoning_that_is_not_taken_back_is_left_out_and_said(connect: Connect) -> None:
-    """As after a change of what stood before it, to which a signature is bound."""
+    """The signature covers the messages before it, which may have changed."""
     provider = connect("anthropic")
     first, _ = await turn(provider, "claude", LOOP)
     [state] = [event.reasoning for event in first if isinstance(event, StepFinished)][:1]

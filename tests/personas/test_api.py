@@ -1,4 +1,4 @@
-"""Personas as programs make and change them, and who may."""
+"""The API of personas, and its rights."""
 
 import shlex
 import sys

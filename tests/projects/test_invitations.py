@@ -1,4 +1,4 @@
-"""Nobody is in a project without their consent, and no owner learns who is here by inviting."""
+"""Nobody joins a project without their consent, and invitations do not reveal user names."""
 
 import json
 from datetime import timedelta
@@ -71,7 +71,7 @@ def test_whoever_is_invited_is_no_member_before_they_accept(owner: User, guest: 
 
 
 def test_an_owner_cannot_tell_a_name_that_nobody_has(owner: User, guest: User, project: Project) -> None:
-    """Neither from the answers, nor from the list, nor from what becomes of it when its person declines or is gone."""
+    """The answers, the list, and the invitation after a refusal or a deletion look the same."""
     sender, path = signed_in(owner), f"projects/{project.pk}/"
     deactivated = User.objects.create_user("greta-gone", is_active=False)
     names = [guest.username, "nobody-of-this-name", deactivated.username]

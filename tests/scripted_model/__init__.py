@@ -41,7 +41,7 @@ class ScriptedModel:
         self._loop.close()
 
     def drop(self) -> None:
-        """Drops every connection and goes on: what hangs ends."""
+        """Drop every connection, so that hanging requests end. The server goes on."""
         asyncio.run_coroutine_threadsafe(self._server.drop(), self._loop).result(10)
 
     def __enter__(self) -> Self:
@@ -82,7 +82,7 @@ class ScriptedModel:
         self._loop.call_soon_threadsafe(self._server.cache.forget)
 
     def take_broken_rules(self) -> list[str]:
-        """Return and forget what prompts broke since the last call, a sentence each (`seed_rules`)."""
+        """Return the sentences about broken rules in prompts (`seed_rules`) since the last call, and forget them."""
         sentences: list[str] = []
         while self._server.broken_rules:
             sentences.append(self._server.broken_rules.popleft())

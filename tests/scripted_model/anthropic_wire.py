@@ -132,7 +132,7 @@ class Answer:
         return _event({"type": "content_block_delta", "index": self._open, "delta": {"type": kind, key: piece.text}})
 
     def _shown(self) -> bool:
-        """By themselves the newer models sign what they think, and do not show it."""
+        """Return whether thinking is shown. By default the newer models sign it and do not show it."""
         summarized = (self._body.get("thinking") or {}).get("display") == "summarized"
         return summarized or not _LEAST_THINKING.search(str(self._body.get("model")))
 
@@ -145,7 +145,7 @@ class Answer:
         return self._opening + self._close() + (self._search() if self._step.finish == "pause" else b"") + end
 
     def _search(self) -> bytes:
-        """A tool of the provider's own, whose result comes when the answer goes on."""
+        """Return the frames of a call of the provider's own tool. Its result comes when the answer goes on."""
         place = {"index": self._open + 1}
         block = {"type": "server_tool_use", "id": f"srvtoolu_{self._mark}", "name": "web_search", "input": {}}
         delta = {"type": "input_json_delta", "partial_json": '{"query": "rain"}'}
@@ -281,7 +281,7 @@ def _thinking_refusal(body: Mapping[str, Any]) -> str | None:
 
 
 def _paused(message: Mapping[str, Any]) -> bool:
-    """Whether it is what a model had said when it paused, unchanged."""
+    """Return whether the message ends with the unchanged call at which the model paused."""
     last = _blocks(message)[-1]
     return bool(last["type"] == "server_tool_use" and last["input"] == {"query": "rain"})
 

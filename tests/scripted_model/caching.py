@@ -80,7 +80,7 @@ class PromptCache:
         return {"cache_miss_reason": missed} if changed else None
 
     def openai(self, body: Mapping[str, Any], total: int, step: int = 128, least: int = 1_024) -> Served:
-        """The longest beginning, byte by byte, in steps; of newer models' Responses what ends at a point."""
+        """Return the tokens of the longest cached prefix, in steps. Newer models in Responses cache up to points."""
         if "input" in body and _BY_POINTS.search(str(body["model"])):
             return self._by_points(body, total)
         parts = body.get("messages") or [body.get("instructions", ""), body.get("input")]
@@ -148,7 +148,7 @@ def _bare(value: Any) -> Any:
 
 
 def _blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The blocks of a request to Anthropic in the order of its prefix, each behind what else it depends on."""
+    """Yield the blocks of a request to Anthropic in the order of its prefix, each with the settings it depends on."""
     for tool in body.get("tools") or ():
         yield "tool", tool
     system = body.get("system") or []
@@ -163,7 +163,7 @@ def _blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def anthropic_refusal(body: Mapping[str, Any]) -> str | None:
-    """The service's sentence on points that it does not take, or on what else is asked of its cache."""
+    """Return the service's sentence on invalid cache points or other invalid cache settings, or None."""
     if set(body.get("diagnostics") or {"previous_message_id": None}) != {"previous_message_id"}:
         return "diagnostics.previous_message_id: Field required"
     marked = [block for _, block in _blocks(body) if _CACHE_CONTROL in block]

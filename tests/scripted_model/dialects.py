@@ -1,7 +1,7 @@
 """Rules of single vendors for requests in OpenAI's Chat Completions protocol. Each vendor has a path of its own.
 
 `/deepseek/v1`, `/gemini/v1`, `/groq/v1`, `/gpt/v1`, `/mistral/v1`, `/vllm/v1`, `/llamacpp/v1`. Sources: the vendors'
-pages on reasoning, and what their services answer to clients that do not keep to them.
+pages on reasoning, and error answers of their services.
 """
 
 import re
@@ -19,7 +19,7 @@ _THOUGHT = re.compile(r"_thought([0-9a-f]{8})")
 
 
 def refusal(dialect: str, body: Mapping[str, Any]) -> Failure | None:
-    """With what the vendor refuses the request; None where it takes it."""
+    """Return the vendor's refusal of the request, or None."""
     problem = RULES[dialect](body)
     if problem is None or isinstance(problem, Failure):
         return problem
@@ -39,7 +39,7 @@ def reasoning_delta(dialect: str, text: str) -> dict[str, Any]:
 
 
 def tagged(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Gemini's thoughts begin with a tag, whose end begins the text behind them."""
+    """Yield Gemini's pieces, with tags around its thoughts."""
     before = ""
     for piece in pieces:
         tag = "<thought>" if piece.kind == "reasoning" != before else ""
@@ -53,7 +53,7 @@ def signature(call_id: str) -> str:
 
 
 def deepseek_call_id(call_id: str, reasoning: str) -> str:
-    """An id by which the service knows its own calls, and what it thought before them."""
+    """Return an id by which the service recognises its own call and the reasoning before it."""
     return f"{call_id}_thought{zlib.crc32(reasoning.encode()):08x}"
 
 
@@ -62,7 +62,7 @@ def mistral_call_id(call_id: str) -> str:
 
 
 def thinks(dialect: str, body: Mapping[str, Any]) -> bool:
-    """Whether what it thinks is sent. Gemini shows it when asked to; open models have a switch in their template."""
+    """Return whether reasoning is sent. Gemini sends it on request; open models have a switch in their template."""
     if dialect == "gemini":
         return bool(_thinking_config(body).get("include_thoughts"))
     if dialect in ("vllm", "llamacpp"):
@@ -93,7 +93,7 @@ def _deepseek(body: Mapping[str, Any]) -> str | None:
 
 
 def _gemini(body: Mapping[str, Any]) -> str | None:
-    """Of messages looks at the current turn: what stands behind the newest of a person that is no reminder."""
+    """Return Gemini's refusal. It checks the messages after the newest question that is no reminder."""
     if unknown := body.keys() - _GEMINI:
         return f'Invalid JSON payload received. Unknown name "{min(unknown)}": Cannot find field.'
     if body.get("reasoning_effort") not in (None, "none", "minimal", "low", "medium", "high"):

@@ -20,7 +20,7 @@ _SECRET_HEADERS = {"authorization", "x-api-key"}
 
 @dataclass
 class Record:
-    """One request. Times are seconds since the epoch. `pieces` counts those sent; `ended` None: still running.
+    """One request. Times are seconds since the epoch. `pieces` counts the sent pieces. `ended` is None while it runs.
 
     `connection` numbers the connections of one server.
     """
@@ -89,7 +89,7 @@ class Records:
             self._bytes = 0
 
     def find(self, contains: str = "") -> list[Record]:
-        """Oldest first; those whose body, as sent or with JSON's escapes undone, holds the text."""
+        """Return the records whose body contains the text, as sent or with JSON's escapes undone, oldest first."""
         with self._changed:
             return self._matching(contains)
 
@@ -106,9 +106,9 @@ class Records:
             return matching
 
     def finished(self, contains: str = "", count: int = 1, timeout: float = 10.0) -> list[Record]:
-        """Waits until at least `count` matching requests have come and every matching one has ended.
+        """Wait until at least `count` matching requests have come and all matching ones have ended.
 
-        Raises `TimeoutError` with what is still open.
+        Raises `TimeoutError` with the open requests.
         """
 
         def settled() -> list[Record] | None:

@@ -1,4 +1,4 @@
-"""Answers in the shape of OpenAI's Responses protocol, as strict about what comes back as the real service.
+"""Answers in OpenAI's Responses protocol. It is as strict about its own items in requests as the real service.
 
 Sources: the request types of the package `openai`; the service's own sentences as reported in its clients' issues.
 """
@@ -248,7 +248,7 @@ def _calls_refusal(items: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _reasoning_refusal(items: Sequence[Mapping[str, Any]], model: Any) -> str | None:
-    """Items that carry ids are tied together: a call to its reasoning, reasoning to what follows it."""
+    """Return the refusal of items with ids that were separated: a call needs its reasoning, reasoning its next item."""
     reasoned: str | None = None  # the mark of the step whose reasoning has come
     for number, item in enumerate(items):
         identity, kind = str(item.get("id") or ""), item.get("type", "message")

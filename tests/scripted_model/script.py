@@ -122,7 +122,7 @@ def text_tokens(step: Step) -> list[str]:
 
 
 def expected_text(step: Step | Mapping[str, Any], pieces: int | None = None) -> str:
-    """The text that a step answers with, or only that of its first `pieces` text tokens."""
+    """Return the text of a step, or only that of its first `pieces` text tokens."""
     return "".join(text_tokens(step if isinstance(step, Step) else parse_step(step))[:pieces])
 
 
@@ -246,7 +246,8 @@ def _texts(value: Any) -> Iterator[str]:
 def prompt_tokens(body: Mapping[str, Any]) -> int:
     """Return the input tokens that the scripted model reports, and compares with `context_limit`.
 
-    Never less than its tokens: by characters alone, dense text such as digits would look as if the server had cut it.
+    It is never less than the real tokens: an estimate by characters would be too low for dense text such as digits, and
+    look like a truncated prompt.
     """
     texts = [body.get("system", ""), body.get("messages", []), body.get("tools", [])]
     return max(rough_tokens(texts), sum(map(_TOKENIZER.count, _texts(texts))))

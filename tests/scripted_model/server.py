@@ -1,4 +1,4 @@
-"""The scripted model's server: which path does what, and how a step is played."""
+"""The scripted model's server: its paths, and the playing of a step."""
 
 import asyncio
 import itertools
@@ -181,7 +181,7 @@ class Server:
     def _with_cache(
         self, chosen: Chosen, wire: ModuleType, body: Mapping[str, Any], total: int, dialect: str
     ) -> Chosen:
-        """With what the cache serves, where the script does not say itself what is reported."""
+        """Return the step with the cache's figures, unless the script sets the usage itself."""
         step = chosen.step
         if step.usage is not None or step.error or step.context_limit is not None or wire is ollama_wire:
             return chosen
@@ -198,7 +198,7 @@ class Server:
         return chosen.step.error_times is None or self._seen(chosen) <= chosen.step.error_times
 
     def _seen(self, chosen: Chosen) -> int:
-        """How often the script was asked for, this time included."""
+        """Return how often the script was used, this time included."""
         count = self._counted.pop(chosen.key, 0) + 1
         self._counted[chosen.key] = count
         if len(self._counted) > _MAX_COUNTERS:
@@ -216,13 +216,13 @@ def _refused_otherwise(wire: ModuleType, dialect: str, body: Mapping[str, Any]) 
 
 
 def _without_dialect(path: str) -> tuple[str, str]:
-    """The path in the protocol, and whose server is asked: `/deepseek/v1/…`."""
+    """Return the path in the protocol, and the vendor that begins it: `/deepseek/v1/…`."""
     _, first, rest = [*path.split("/", 2), "", ""][:3]
     return (f"/{rest}", first) if first in dialects.RULES else (path, "")
 
 
 async def _count(exchange: Exchange, wire: ModuleType) -> None:
-    """Counts what a call would be asked with, and refuses what that refuses, and what a count has no word for."""
+    """Answer a count of tokens. It refuses what a call would refuse, and members that a count does not have."""
     if sentence := wire.count_refusal(exchange.body):
         await _fail(exchange, wire, Failure(400, sentence))
         return
@@ -231,7 +231,7 @@ async def _count(exchange: Exchange, wire: ModuleType) -> None:
 
 
 def _refusal(wire: ModuleType, dialect: str, body: Mapping[str, Any]) -> Failure | None:
-    """With what the server refuses the request, whatever its script says."""
+    """Return the refusal of an invalid request, which precedes its script, or None."""
     if sentence := wire.refusal(body) or peculiar.calls_refusal(wire, body):
         return Failure(400, sentence)
     return _refused_otherwise(wire, dialect, body)

@@ -16,7 +16,7 @@ _KEYS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
 def openai(body: Mapping[str, Any]) -> Failure | None:
-    """Of Chat Completions and of Responses, whose tools are flat."""
+    """Return the refusal of tools in Chat Completions, or in Responses, whose tools are flat."""
     tools = [each for each in body.get("tools") or () if each.get("type") == "function"]
     if len(tools) > MOST_TOOLS:
         message = (

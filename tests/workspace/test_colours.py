@@ -1,4 +1,4 @@
-"""An accent that somebody chooses is readable in both looks, whatever it is."""
+"""Any accent that a person chooses is readable in both looks."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The workspace's settings: read and changed by those who may, and each does what it says."""
+"""The workspace's settings: the rights to read and change them, and the effect of each."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Setting up: what the first administrator is led through, and what is said when something is wrong."""
+"""Setting up: the steps of the first administrator, and their errors."""
 
 import re
 import threading

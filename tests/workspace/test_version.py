@@ -93,7 +93,7 @@ def test_a_changed_key_and_a_changed_prompt_are_used_at_once(model: Model, promp
 
 
 def test_what_was_rolled_back_is_never_found_again(model: Model) -> None:
-    """Neither by whoever reads afterwards, nor once others have made the next version."""
+    """Later readers do not get it, nor does anybody after the next version."""
     with transaction.atomic():
         Model.objects.filter(pk=model.pk).update(enabled=False)
         inside = model_at(None, model.pk, {})

@@ -1,4 +1,4 @@
-"""The document budget and the summary plan where the published vectors are silent.
+"""The document budget and the summary plan, in cases that the published vectors do not cover.
 
 Rules: docs/develop/context.md, “Files and projects” and “Summaries”.
 """

@@ -49,7 +49,7 @@ uploads = st.lists(documents, max_size=2).map(tuple)
 
 @st.composite
 def turns(draw: st.DrawFn) -> list[ContextMessage]:
-    """A question, up to three cycles with calls whose results may be missing or unasked for, and perhaps an answer."""
+    """Generate a question, up to three cycles of calls with missing or surplus results, and perhaps an answer."""
     messages = [ContextMessage("", "user", draw(texts), files=draw(uploads))]
     for cycle in range(draw(st.integers(0, 3))):
         ids = draw(st.lists(st.sampled_from(["a", "b", f"c{cycle}"]), min_size=1, max_size=2, unique=True))
@@ -93,7 +93,7 @@ def requests(draw: st.DrawFn, /, **fixed: Any) -> ContextRequest:
 
 @st.composite
 def marked(draw: st.DrawFn) -> ContextRequest:
-    """A request in which any turn may be pinned or left out, and any file."""
+    """Generate a request in which any turn and any file may be pinned or left out."""
     request = draw(requests())
     marks: st.SearchStrategy[Mark | None] = st.sampled_from([None, None, "pinned", "excluded"])
     return replace(

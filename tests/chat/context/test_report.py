@@ -1,4 +1,4 @@
-"""The report, and giving the engine only the end of a conversation (docs/develop/context.md, “What comes back”)."""
+"""The report, and requests with only the end of a conversation (docs/develop/context.md, “What comes back”)."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The prompt lab's page: who may do what there, what it shows of whose words, and that a worker does the work."""
+"""The prompt lab's page: its rights, the private texts that it hides, and the job of its worker."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The prompt lab: stored turns planned again, equal where nothing is changed, and what is said where that cannot be."""
+"""The prompt lab: a replay of stored turns gives the same plan if nothing has changed, else it says why not."""
 
 import json
 from io import StringIO
@@ -34,7 +34,7 @@ def again(owner: User, variation: Variation = AS_IT_WAS) -> list[Result]:
 
 
 def equal(results: list[Result]) -> list[Result]:
-    """The same, where every number is as it was."""
+    """Return whether a replay has the same figures as the stored turn."""
     assert [problem for result in results for problem in result.problems] == []
     assert [result.planned for result in results] == [result.sent for result in results]
     assert [change for result in results for change in result.changes] == []
@@ -143,7 +143,7 @@ def test_what_a_program_asks_with_tools_of_its_own(application: Application, per
 def test_rows_that_change_later_change_nothing_of_what_was(
     application: Application, person: Person, place: str
 ) -> None:
-    """The texts, the room, the model's facts and the project's files are those of that time."""
+    """A replay uses the texts, the room, the model's facts and the project's files of that time."""
     profile = BudgetProfile.objects.create(name=uuid4().hex, window=16_000)
     persona = Persona.objects.create(owner=person.user, name="P", instructions="Be brief.", budget_profile=profile)
     person.caller.http.patch(f"conversations/{place}/", json={"persona": str(persona.pk)})

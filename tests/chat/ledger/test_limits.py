@@ -1,4 +1,4 @@
-"""Limits: what holds whom, what a turn sets aside, and what people and programs are told."""
+"""Limits: whom they bind, the tokens that a turn reserves, and the notices to people and programs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,7 +82,7 @@ def refusal(person: User, **more: Any) -> ProductError:
 
 
 def done(turn: Turn, tokens: int) -> None:
-    """As its worker ends it, whose model has read so many tokens."""
+    """End a turn as its worker does, with so many tokens read by the model."""
     turn = Turn.objects.select_related("conversation__owner", "model__provider").get(pk=turn.pk)
     call: Any = {"cycle": 1, "used": tokens, "tools_tokens": 0, "limit": 8_000, "usage": {"input": tokens, "output": 1}}
     assert end(turn, Ending(Turn.Status.DONE), Outcome([{"type": "text", "text": "x"}], 1, calls=[call])) is not None

@@ -1,4 +1,4 @@
-"""The ledger: a row for every model call, at the prices of its moment, whatever becomes of the turn."""
+"""The ledger: a row for every model call at the prices of its time, however the turn ends."""
 
 from datetime import UTC, timedelta
 from decimal import Decimal

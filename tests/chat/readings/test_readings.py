@@ -85,7 +85,7 @@ def done(reading: Reading) -> int:
 
 
 def of_parts(application: Application, file: File, chapter: int) -> int:
-    """How often a chapter was asked about."""
+    """Return the number of requests about a chapter."""
     return len(application.model.requests(heading(file.content.text, chapter)))
 
 

@@ -1,4 +1,4 @@
-"""How a text is read part by part: cutting, folding, what it takes at most, and what was read in the end."""
+"""The reading of a text part by part: cutting, folding, the most calls, and the coverage."""
 
 from itertools import pairwise
 

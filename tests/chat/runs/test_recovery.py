@@ -1,4 +1,4 @@
-"""Runs when a worker is killed, and when two workers carry out many: counted by what the model was really asked."""
+"""Runs after a worker is killed, and many runs on two workers. The tests count the model's requests."""
 
 import signal
 from collections.abc import Iterator

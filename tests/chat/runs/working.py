@@ -1,4 +1,4 @@
-"""Tasks whose runs the scripted model plays: what it is to do with an item stands in the item's title."""
+"""Tasks whose runs the scripted model plays. The script for an item is in the item's title."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def drafting(*items: str, **stops: str) -> str:
 
 @dataclass
 class Work:
-    """One person's task, whose title has a mark that no other has."""
+    """A task of a person. Its title has a unique mark."""
 
     person: Person
     server: Server
@@ -85,7 +85,7 @@ def _asked(question: str, code: str) -> str:
 
 
 def work(person: Person, server: Server, model: Model, archetype: str = "model", notes: str = "", **more: Any) -> Work:
-    """A task of which the server drafts nothing by itself, unless `draft=True`."""
+    """Create a task. The server drafts its checklist only with `draft=True`."""
     mark = uuid4().hex
     body = {"title": f"Work {mark}", "level": "task", "archetype": archetype, "notes": notes, "draft": False, **more}
     return Work(person, server, model, person.caller.post("tasks/", body, expect=201), mark)
@@ -98,6 +98,6 @@ def with_items(checklist: Work, titles: Sequence[str]) -> Work:
 
 
 def swept(run: str) -> None:
-    """The sweeper's look at a run that nobody has looked at for a while."""
+    """Make the heartbeat of a run old, and run the sweeper."""
     Run.objects.filter(pk=run).update(heartbeat=timezone.now() - timedelta(minutes=1))
     sweep_turns()

@@ -87,7 +87,7 @@ def messages(events: list[Any]) -> list[dict[str, Any]]:
 
 
 def _from_snapshot(message: Any) -> dict[str, Any]:
-    """A message that takes the place of what was told of it."""
+    """Return a message of a snapshot, which replaces the message of the events."""
     if message.role == "assistant":
         calls = [
             {"id": call.id, "name": call.function.name, "arguments": call.function.arguments}

@@ -1,4 +1,4 @@
-"""Every act is recorded once it is done: by whom, in which way, from where, and without a secret or anybody's words."""
+"""Every act is recorded with its person, way and address, and without secrets and private texts."""
 
 from time import time
 

@@ -1,4 +1,4 @@
-"""The chain: every row has its place, nobody changes one, and what somebody changed in the database is found."""
+"""The chain of the audit: rows are in order and cannot be changed, and a change in the database is found."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ RULE = "never changed or deleted"
 
 
 def seal() -> None:
-    """As at the end of a transaction, of which a test has but one."""
+    """Run the deferred triggers of the end of a transaction. A test has only one transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute("SET CONSTRAINTS ALL DEFERRED")
@@ -42,7 +42,7 @@ def rows(db: None) -> list[Entry]:
 
 @contextmanager
 def behind_the_back() -> Iterator[Any]:
-    """As somebody who owns the database."""
+    """Yield a cursor without the audit's triggers, as the owner of the database can have."""
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE audit_entry DISABLE TRIGGER USER")
         yield cursor

@@ -35,7 +35,7 @@ def olga() -> User:
 
 @pytest.fixture
 def acts(olga: User) -> list[Entry]:
-    """By olga, and by nobody."""
+    """Return acts of olga, and acts without a person."""
     with acting(Origin(How.PAGE, "203.0.113.9", "request-1")):
         record(user=olga, action="persona.deleted", row=olga)
         record(user=olga, action="group.added", row=olga, name="=cmd()")
