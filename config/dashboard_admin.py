@@ -33,7 +33,7 @@ from redis.exceptions import RedisError
 from chat.ledger import overview
 from chat.ledger.models import ModelCall
 from chat.ledger.overview import Day, Days
-from chat.ledger.services import Figures, midnight
+from chat.ledger.services import UsageFigures, midnight
 from chat.models import Import, Turn
 from chat.runs.services import open_runs
 from config.management.commands.doctor import findings
@@ -69,7 +69,7 @@ class Row:
     """Of a table of who and what was used most; `url` leads to the calls."""
 
     name: str
-    figures: Figures
+    figures: UsageFigures
     url: str
 
 
@@ -112,7 +112,7 @@ def _list(name: str, filters: Mapping[str, object]) -> str:
 
 def _usage(days: Days) -> dict[str, Any]:
     rows, since = overview.by_day(days), days.since.isoformat()
-    total = sum((row.figures for row in rows), Figures())
+    total = sum((row.figures for row in rows), UsageFigures())
     return {
         "people": _counted(f"people:{days.number}", partial(overview.active_people, days)),
         "total": total,
@@ -134,20 +134,20 @@ def _calls_of(day: date, days: Days) -> str:
 
 
 def _models(days: Days) -> list[Row]:
-    found = days.used.lines("model", overview.SHOWN)
+    found = days.usage.lines("model", overview.SHOWN)
     return [Row(line.name or "", line.figures, _calls_with(days, "model", line.key)) for line in found]
 
 
 def _groups(days: Days) -> list[Row]:
     """Empty where all are counted to one: that says no more than the sum of all."""
-    found = days.used.lines("group", overview.SHOWN)
+    found = days.usage.lines("group", overview.SHOWN)
     none = _("None, or deleted")
     rows = [Row(line.name or none, line.figures, _calls_with(days, "group", line.key)) for line in found]
     return rows if len(rows) > 1 else []
 
 
 def _personas(days: Days) -> list[Row]:
-    found = days.used.lines("persona", overview.SHOWN)
+    found = days.usage.lines("persona", overview.SHOWN)
     unnamed = {None: _("No persona")}
     return [
         Row(
@@ -198,7 +198,7 @@ def _charts(rows: Sequence[Day]) -> list[tuple[str, str]]:
 
 
 def _turns(days: Days) -> dict[str, Any]:
-    live, since = overview.now(), id_at(days.since)
+    live, since = overview.live_turns(), id_at(days.since)
     first, stops = overview.waits(days)
     waited = (timezone.now() - live.oldest).total_seconds() if live.oldest is not None else None
     return {
@@ -281,7 +281,7 @@ def people_who_used_most(request: HttpRequest) -> HttpResponse:
     days = _days(request)
     rows = [
         Row(line.name or "", line.figures, _calls_with(days, "person", line.key))
-        for line in days.used.lines("user", overview.SHOWN)
+        for line in days.usage.lines("user", overview.SHOWN)
     ]
     return TemplateResponse(request, "admin/overview/most.html", {"rows": rows})
 

@@ -1,4 +1,4 @@
-"""Files for operators: whose, how large, how reading them went. Names and texts are not shown."""
+"""Admin of files, embedders and re-rankers. Names and texts of files are not shown to administrators."""
 
 from typing import Any, ClassVar
 
@@ -38,10 +38,10 @@ class FileAdmin(RecordAdmin):
     )
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        found: File | None = super().get_object(request, object_id, from_field)
-        if found is not None:
-            found.name = _("File %(id)s") % {"id": found.pk}  # the real one is its owner's
-        return found
+        file: File | None = super().get_object(request, object_id, from_field)
+        if file is not None:
+            file.name = _("File %(id)s") % {"id": file.pk}  # only the owner may see the real name
+        return file
 
     @display(description="Size", ordering="size")
     def bytes(self, file: File) -> str:
@@ -61,7 +61,7 @@ class FileAdmin(RecordAdmin):
 
 
 class EmbedderForm(forms.ModelForm[Embedder]):
-    """The key goes in and never comes back."""
+    """Form for a new embedder. The key is write-only."""
 
     new_api_key = forms.CharField(
         label="API key", required=False, widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"})
@@ -71,17 +71,20 @@ class EmbedderForm(forms.ModelForm[Embedder]):
         model = Embedder
         fields: ClassVar = ["name", "kind", "base_url", "model", "dimensions", "input_price"]
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
+    def clean(self) -> None:
+        super().clean()
+        cleaned = self.cleaned_data
         if cleaned.get("kind") == Embedder.Kind.OPENAI and not (cleaned.get("base_url") and cleaned.get("model")):
             self.add_error("base_url", gettext("An endpoint needs a base URL and the name of a model."))
-        return cleaned
 
 
 @admin.register(Embedder)
 class EmbedderAdmin(RowAdmin):
-    """Added here, made active by `manage.py reembed --embedder NAME`. Vectors of a changed one would not compare with
-    those there are, so its price alone is changed; a new one takes its place."""
+    """Embedders. `manage.py reembed --embedder NAME` makes one active.
+
+    Only the price of a stored embedder can be changed, since other changes would make its vectors incomparable with the
+    stored ones. For other changes an administrator adds a new embedder.
+    """
 
     kind = "embedder"
     form = EmbedderForm
@@ -165,10 +168,10 @@ class RerankerAdmin(KeyedAdmin):
                 reranker,
                 Sentence("{reranker} answers, and puts what answers a question first.", reranker=reranker),
             )
-        said = Sentence(
+        warning = Sentence(
             "{reranker} answers, but puts a passage first that does not answer the question.", reranker=reranker
         )
-        return self.back(request, reranker, said, messages.WARNING)
+        return self.back(request, reranker, warning, messages.WARNING)
 
     @confirmed(
         "Order with this",

@@ -40,7 +40,7 @@ INTERRUPTED = gettext_noop("Reading it was cut off twice. Try again; if that fai
 LOST = gettext_noop("Its bytes are gone from the storage. Upload it again.")
 
 # What says that the storage, or Redis with the passwords of files, is away: no fault of the file, and no reading of it.
-AWAY = (storage.Unavailable, RedisError)
+AWAY = (storage.StorageUnavailable, RedisError)
 
 logger = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(SLOTS)
@@ -274,7 +274,7 @@ def _store(file: File, extracted: Extracted) -> bool:
         )
         if done:
             if extracted.shown:
-                storage.keep_shown(file.sha256, extracted.shown)
+                storage.store_shown(file.sha256, extracted.shown)
             FileText.objects.update_or_create(file=file, defaults={"text": extracted.text, "spans": extracted.spans})
             RecognisedPage.objects.filter(file=file).delete()
             RecognisedPage.objects.bulk_create(

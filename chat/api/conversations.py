@@ -38,6 +38,7 @@ from chat.conversations.api import ConversationSerializer
 from chat.conversations.marks import MARKS, mark_file, mark_turn
 from chat.models import Conversation, Message, NextMessage, Tag, Turn
 from chat.models.conversation_state import scope_of, visible_conversation, visible_turn
+from chat.models.parts import MessagePart
 from chat.models.summary import Marks, marks_on
 from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
@@ -81,7 +82,7 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
     )
     error = serializers.BooleanField(required=False)
 
-    def to_representation(self, instance: dict[str, Any]) -> dict[str, Any]:
+    def to_representation(self, instance: MessagePart) -> MessagePart:
         return readable_parts([instance])[0]
 
 

@@ -5,7 +5,7 @@
 
 from uuid import UUID
 
-from chat.ledger.asking import Charge, ask
+from chat.ledger.asking import Billing, ask
 from chat.ledger.models import ModelCall
 from core.background import submit
 from core.errors import ModelError
@@ -26,7 +26,7 @@ def read_page(model: Model, owner: UUID, picture: bytes) -> str:
         max_output=min(MOST_OUTPUT, model.max_output or MOST_OUTPUT, model.window // 2),
         window=model.window,
     )
-    charge = Charge(None, ModelCall.Purpose.READING, owner)
+    charge = Billing(None, ModelCall.Purpose.READING, owner)
     said = submit(ask(model, request, charge, longest=LONGEST, patience=PATIENCE)).result()
     if said.cut_off or said.unread:
         raise ModelError("page_not_read", "The model did not read the page to its end.", retryable=False)

@@ -25,8 +25,7 @@ from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
 from chat.lab import services as replays
 from chat.ledger.sums import sum_days
-from chat.models.conversation_state import state_of
-from chat.models.queries import following
+from chat.models.conversation_state import follow_ups, state_of
 from chat.openai_api import create_turn
 from chat.readings import jobs as readings
 from chat.realtime.append_only import rewrite_if_due
@@ -269,21 +268,21 @@ async def follow_up(conversation_id: UUID) -> None:
 
 def _begin(conversation_id: UUID) -> bool:
     """Whether open pages show something of it."""
-    there = following(conversation_id)
-    if there.line:
+    due = follow_ups(conversation_id)
+    if due.line:
         move_up(conversation_id)
-    run = runs.in_conversation(conversation_id) if there.run else None
-    resumed = there.interrupted and resuming.resume(conversation_id)
-    if there.message:
+    run = runs.in_conversation(conversation_id) if due.run else None
+    resumed = due.interrupted and resuming.resume(conversation_id)
+    if due.message:
         sending.send_kept(conversation_id)
     if run is not None:
         runs.advance(run)
-    if there.summary:
+    if due.summary:
         for job in jobs.queued_in(conversation_id):
             enqueue("chat.tasks.summarise", job)
-    if there.draft:
+    if due.draft:
         for task_id in drafts.due_beside(conversation_id):
             enqueue("chat.tasks.draft_checklist", task_id)
-    if there.title and (titled := titles.claim(conversation_id)):
+    if due.untitled and (titled := titles.claim(conversation_id)):
         enqueue("chat.tasks.write_title", titled)
-    return resumed or there.message or run is not None
+    return resumed or due.message or run is not None

@@ -18,7 +18,7 @@ from django.utils.translation import gettext_noop
 from chat.citations.claims import MOST
 from chat.citations.services import MAX_EVIDENCE, Check
 from chat.citations.support import Reason
-from chat.ledger.asking import Charge, ask
+from chat.ledger.asking import Billing, ask
 from core.background import on_database
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
@@ -51,7 +51,7 @@ def at_most() -> Usage:
 
 
 async def checked(
-    find: Callable[[], list[Check]], charge: Charge, texts: Texts, named: UUID | None
+    find: Callable[[], list[Check]], charge: Billing, texts: Texts, named: UUID | None
 ) -> tuple[list[Check], Sentence | None]:
     """What `find` finds in the time there is for it, with what the model of this id says, if one is named; and why that
     said nothing. None of it may cost anybody the answer: what goes wrong leaves it unchecked."""
@@ -63,7 +63,7 @@ async def checked(
     return await judged(found, charge, texts, named) if found and named is not None else (found, None)
 
 
-async def judged(found: list[Check], charge: Charge, texts: Texts, named: UUID) -> tuple[list[Check], Sentence | None]:
+async def judged(found: list[Check], charge: Billing, texts: Texts, named: UUID) -> tuple[list[Check], Sentence | None]:
     """The checks with what the model of this id says; and a sentence that says why it said nothing, if it did not."""
     model = await on_database(lambda: Model.objects.usable().filter(pk=named).first())
     if model is None:
@@ -89,7 +89,7 @@ def _without(name: str, why: Sentence) -> Sentence:
 
 
 async def _answers(
-    sentences: Sequence[CheckedSentence], charge: Charge, texts: Texts, model: Model, patience: float | None
+    sentences: Sequence[CheckedSentence], charge: Billing, texts: Texts, model: Model, patience: float | None
 ) -> list[str | None]:
     """Of each sentence why it is not carried, None where it is. Raises `ProductError`."""
     answers: list[str | None] = []

@@ -18,7 +18,7 @@ from chat.citations.support import Reason, Verdict, compare
 from chat.models import Conversation
 from chat.rendering.references import Source
 from core.errors import ModelError
-from files.index.embedders import bundled
+from files.index.embedders import embed_bundled
 from files.index.ledger import Payer
 from files.index.search import search
 from files.index.vectors import Vector
@@ -168,6 +168,6 @@ def _near(one: str, other: str) -> float:
 @lru_cache(maxsize=256)
 def _vector(text: str) -> Vector | None:
     try:
-        return bundled([text])[0]
+        return embed_bundled([text])[0]
     except ModelError:
         return None

@@ -16,7 +16,7 @@ from accounts.models import User
 from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import busy, lock, require_owner, visible_message
 from chat.models.summary import carry_marks
-from chat.models.tree import asked_together, below, newest_leaf, with_rows
+from chat.models.tree import below, ids_side_by_side, newest_leaf, with_rows
 from chat.prompts.document_budget import chosen_files
 from chat.summaries.idle import idle
 from chat.turns.submit import Ask, submit
@@ -41,7 +41,7 @@ def edit_question(
         files=_carried(user, message) if files is None else files,
         models=_usable(user, _model_of_newest_answer(message)),
         key=key,
-        beside=message.pk,
+        sibling=message.pk,
     )
     return submit(user=user, conversation=message.conversation, ask=ask)
 
@@ -200,7 +200,7 @@ def side_by_side(answer: Message) -> list[Message]:
     """The answers that were asked for together with this one, itself included; empty when it was alone."""
     if answer.role != Message.Role.ASSISTANT:
         return []
-    ids = asked_together(answer)
+    ids = ids_side_by_side(answer)
     if len(ids) == 1:
         return []
     rows = {message.pk: message for message in with_rows(Message.objects.filter(pk__in=ids))}
@@ -221,7 +221,7 @@ def _group(messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UU
     """The newest answers when they stand side by side."""
     for message in messages:
         if message.role == Message.Role.ASSISTANT and leaf in places[message.pk] and len(places[message.pk]) > 1:
-            group = asked_together(message)
+            group = ids_side_by_side(message)
             return group if leaf in group and len(group) > 1 else []
     return []
 

@@ -19,6 +19,7 @@ from accounts.models import May, User
 from chat.ledger.models import ModelCall
 from chat.ledger.services import csv_pages
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
+from chat.models.parts import MessagePart
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.readings.models import Reading
@@ -257,7 +258,7 @@ def _attached(attachment: Attachment) -> dict[str, Any]:
     }
 
 
-def _answer_parts(parts: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _answer_parts(parts: Sequence[MessagePart]) -> Iterator[MessagePart]:
     """Yield the parts of an answer. Reasoning that a stored text begins with is a part of its own."""
     for part in readable_parts(parts, attrgetter("english")):
         reasoning, answer = split_reasoning(part["text"]) if part["type"] == "text" else ("", "")

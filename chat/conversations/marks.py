@@ -9,7 +9,7 @@ from accounts.models import User
 from chat.models import Conversation, Mark, Message
 from chat.models.conversation_state import lock, require_owner
 from chat.models.summary import Marks, marks_on, set_marks
-from chat.models.tree import asked_together, ids_down_to
+from chat.models.tree import ids_down_to, ids_side_by_side
 from chat.realtime.event_stream import tell_marks
 from core.errors import NotFound, ProductError
 
@@ -78,7 +78,7 @@ def _set(conversation: Conversation, question: Message, marks: Mapping[UUID | No
             status=409,
         )
     end = Message.objects.get(pk=leaf)
-    ends = asked_together(end) if end.role == Message.Role.ASSISTANT else [leaf]
+    ends = ids_side_by_side(end) if end.role == Message.Role.ASSISTANT else [leaf]
     set_marks(
         Mark(
             conversation=conversation,

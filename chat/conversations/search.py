@@ -13,7 +13,17 @@ from django.db.models.functions import Coalesce
 
 from accounts.models import User
 from chat.models import Conversation, Message, Tag
-from chat.models.words import READ, MessageWords, Term, TitleWords, as_query, messages_with, phrases, spans, titles_with
+from chat.models.words import (
+    READ,
+    MessageWords,
+    Term,
+    TitleWords,
+    as_query,
+    messages_with,
+    parse_query,
+    spans,
+    titles_with,
+)
 from core.errors import ProductError
 from files.models import File
 from personas.models import Persona
@@ -111,7 +121,7 @@ def search(
 
     With the name of a `tag`, in conversations that have it.
     """
-    asked = phrases(query)
+    asked = parse_query(query)
     if not asked:
         return Found([], [], None)
     rows = _messages(user, asked, tag).select_related("conversation").defer("tokens").order_by(_NEWEST)
@@ -128,7 +138,7 @@ def titles(
     *, user: User, query: str, most: int, tag: str = ""
 ) -> tuple[list[tuple[Conversation, list[tuple[str, bool]]]], int]:
     """The newest conversations whose titles match, with the pieces of these, and how many there are."""
-    asked = phrases(query)
+    asked = parse_query(query)
     rows = _titled(user, asked, tag).order_by("-updated", "-id") if asked else Conversation.objects.none()
     found = [(conversation, excerpt(conversation.title, asked)) for conversation in rows[:most]]
     return found, len(found) if len(found) < most else rows.count()
@@ -136,7 +146,7 @@ def titles(
 
 def spoken(*, user: User, query: str) -> int:
     """How many messages a query finds, counted as far as one beyond `MANY`."""
-    asked = phrases(query)
+    asked = parse_query(query)
     return _messages(user, asked)[: MANY + 1].count() if asked else 0
 
 
@@ -165,7 +175,7 @@ def matching(rows: QuerySet[Conversation], user: User, query: str) -> QuerySet[C
 
     Raises `no_words` for a query without a letter or digit.
     """
-    asked = phrases(query)
+    asked = parse_query(query)
     if not asked:
         raise ProductError("no_words", "Search for a word: the query has no letter and no digit.")
     spoken = _messages(user, asked).values("conversation")

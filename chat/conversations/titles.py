@@ -6,7 +6,7 @@ from functools import partial
 from uuid import UUID
 
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of
-from chat.ledger.asking import Charge, ask
+from chat.ledger.asking import Billing, ask
 from chat.ledger.limits import require_unused
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Turn
@@ -83,7 +83,7 @@ async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -
         max_output=min(1_024, model.context_window // 4),  # room for a model that reasons first
         window=model.window,
     )
-    charge = Charge(turn.conversation, ModelCall.Purpose.TITLE, turn.conversation.owner_id, token=turn.token_id)
+    charge = Billing(turn.conversation, ModelCall.Purpose.TITLE, turn.conversation.owner_id, token=turn.token_id)
     said = await ask(model, request, charge, longest=READ, patience=patience)
     # Without its end, a text of that length is an essay, or reasoning that no tag has marked as such.
     return said.text if said.ended and not said.unread else ""

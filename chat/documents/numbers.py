@@ -9,9 +9,12 @@ from chat.models import Conversation
 
 
 def give_numbers(conversation: Conversation, ids: Sequence[str]) -> dict[str, int]:
-    """The conversation's numbers, these documents' among them; new ones are given and stored, whoever else does so."""
+    """Return the number of each document of the conversation, after numbering and storing new ones of `ids`.
+
+    Locks the row of the conversation, so simultaneous calls never give one number to two documents.
+    """
     if all(pk in conversation.documents for pk in ids):
-        return dict(conversation.documents)  # numbers never change, so those we know need no look at the row
+        return dict(conversation.documents)  # numbers never change, so there is nothing to read
     with transaction.atomic():
         row = Conversation.objects.select_for_update().only("documents").get(pk=conversation.pk)
         numbers = Numbers(row.documents)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import QuerySet
 
 from chat.context import cache
 from chat.context.build import Prompt, SourceEntry
@@ -26,7 +26,6 @@ from llm.services import cache_rule
 from llm.types.model_call import Message, ReasoningState, ToolCall, Usage
 from personas.services import texts_then
 from personas.texts import BUILT_IN_DIGEST, TEXTS
-from projects.planner.models import RunStep
 
 NUMBERS = ("limit", "used", "tools_tokens", "sections", "dropped", "unloaded")
 NAMED = 10  # problems of a turn that are named one by one
@@ -38,8 +37,9 @@ NOTHING: CacheEntry = {
 def stored_turns() -> QuerySet[Turn]:
     """Those whose answers are complete and that have a report, with what planning them needs."""
     related = ("conversation__owner", "conversation__persona__budget_profile", "user_message", "answer__parent")
-    rows = Turn.objects.there().exclude(status__in=Turn.LIVE).filter(report__has_key="calls").select_related(*related)
-    return rows.annotate(run_step=Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk")))
+    of_run = ("step__run__task", "step__run__item", "step__run__owner")
+    rows = Turn.objects.with_answer().exclude(status__in=Turn.LIVE).filter(report__has_key="calls")
+    return rows.select_related(*related, *of_run)
 
 
 class Planned(NamedTuple):

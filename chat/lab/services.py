@@ -18,7 +18,7 @@ from chat.context.types import ContextError
 from chat.lab.models import Replay, ReplayedTurn
 from chat.lab.past import AS_IT_WAS, Changed, Problem, Variation
 from chat.lab.planning import Again, Figures, Replayer, figures, stored_turns
-from chat.ledger.asking import Charge, ask
+from chat.ledger.asking import Billing, ask
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Turn
 from chat.prompts.builder import model_request
@@ -140,7 +140,7 @@ async def _answer(result: Result, again: Again, asker: User | None) -> None:
     last = again.planned[-1]
     request = await on_database(model_request, last.context, last.prompt, last.step)
     request = replace(request, tool_choice="none", required_tool=None)
-    charge = Charge(result.turn.conversation, ModelCall.Purpose.REPLAY, asker.pk if asker is not None else None)
+    charge = Billing(result.turn.conversation, ModelCall.Purpose.REPLAY, asker.pk if asker is not None else None)
     try:
         async with asyncio.timeout(TIMEOUT):
             result.answer = (await ask(last.context.model, request, charge, longest=LONGEST)).text
@@ -285,6 +285,6 @@ def _save(job: Replay, *, rows: Sequence[ReplayedTurn] = (), **fields: Any) -> b
         if not ours.update(**fields, **ended):
             return False
         # A turn that was deleted meanwhile takes its row with it.
-        here = set(Turn.objects.there().filter(pk__in=[row.turn_id for row in rows]).values_list("pk", flat=True))
+        here = set(Turn.objects.with_answer().filter(pk__in=[row.turn_id for row in rows]).values_list("pk", flat=True))
         ReplayedTurn.objects.bulk_create([row for row in rows if row.turn_id in here])
     return True

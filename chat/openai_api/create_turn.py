@@ -18,13 +18,13 @@ from django.utils import timezone
 from accounts.access.holds import free
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.queries import join_line, standing
+from chat.models.conversation_state import join_line, status_of_new
 from chat.models.words import title_from
 from chat.openai_api.errors import refused
 from chat.openai_api.names import Offered, find
 from chat.openai_api.parse import History, Picture, Wanted, is_picture
 from chat.realtime.event_stream import threaded
-from chat.turns.admission import admit, tokens_given
+from chat.turns.admission import admit, question_tokens
 from chat.turns.submit import begin_answers
 from core.errors import ProductError
 from files import services
@@ -86,8 +86,8 @@ def start(user: User, wanted: Wanted, asked: Asked, files: list[File]) -> Turn:
     question, last = rows[history.question], rows[-1]
     options = wanted.options.as_json()
     join_line(user.pk)
-    given = tokens_given("".join(row.text for row in rows), files)
-    admitted = admit(conversation, standing(conversation), [asked.model], given)
+    given = question_tokens("".join(row.text for row in rows), files)
+    admitted = admit(conversation, status_of_new(conversation), [asked.model], given)
     [turn] = begin_answers(conversation, question, admitted, None, below=last, options=options)
     _attach(rows, history, files)
     return turn

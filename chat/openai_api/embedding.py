@@ -13,11 +13,11 @@ import numpy as np
 from django.utils.text import slugify
 
 from accounts.models import User
-from chat.ledger.searching import written_down
+from chat.ledger.searching import record_search_call
 from chat.openai_api.errors import refused
 from core.audit.origin import origin
 from core.errors import ProductError
-from files.index.embedders import active_embedder, client_of, counted
+from files.index.embedders import active_embedder, client_of, count_tokens
 from files.index.ledger import Payer
 from files.index.vectors import Vector
 from files.models import Embedder
@@ -65,9 +65,9 @@ def answer(user: User, body: dict[str, Any]) -> dict[str, Any]:
     texts = _texts(body.get("input"))
     nothing = np.zeros(embedder.dimensions, dtype=np.float32)  # of a text without a word that the embedder knows
     client, payer = client_of(embedder), Payer(user.pk, origin().token_id)
-    with written_down(embedder, payer, counted(texts), limited=True) as read:
+    with record_search_call(embedder, payer, count_tokens(texts), limited=True) as read:
         vectors = [nothing if vector is None else vector for vector in client.embed(texts, read)]
-    used = read.said + read.counted
+    used = read.reported + read.counted
     return {
         "object": "list",
         "data": [

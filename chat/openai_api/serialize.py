@@ -14,10 +14,11 @@ from django.db import InterfaceError, OperationalError
 from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn
 from chat.models import Turn
+from chat.models.parts import CitedSource, MessagePart
 from chat.openai_api import errors
 from chat.openai_api.errors import failure
 from chat.realtime import event_stream
-from chat.realtime.events import EventType
+from chat.realtime.events import EventType, WireEvent
 from chat.rendering.references import CITED
 from chat.turns.services import stop_turn
 from core.background import carry, persistently
@@ -70,7 +71,7 @@ class Completion:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[str, dict[str, Any]] = {}  # by the call's id, as the protocol shows them
-        self._sources: dict[int, dict[str, Any]] = {}
+        self._sources: dict[int, CitedSource] = {}
         self._part = -1  # the last part of text that was written
         self._begins: dict[int, int] = {}  # of each part of text, its place in `_text`
         self._lengths = Counter[int]()  # characters of each part that were told
@@ -79,7 +80,7 @@ class Completion:
         self._finish = "stop"
         self._usage: dict[str, Any] = {}
 
-    def feed(self, event: dict[str, Any]) -> list[Chunk]:
+    def feed(self, event: WireEvent) -> list[Chunk]:
         match event["type"]:
             case "TEXT_MESSAGE_CONTENT" | "REASONING_CONTENT" as type_:
                 tell = self._say if type_ == "TEXT_MESSAGE_CONTENT" else self._think
@@ -99,21 +100,22 @@ class Completion:
         self._note(event)
         return []
 
-    def _note(self, event: dict[str, Any]) -> None:
+    def _note(self, event: WireEvent) -> None:
         """Keeps what the end of the answer is said with."""
         match event["type"]:
             case "CITATION":
-                self._sources[event["number"]] = event
+                number = event["number"]
+                self._sources[number] = {"number": number, "title": event["title"], "href": event["href"]}
             case "MODEL_FALLBACK":
                 self._model = event["model"]
             case "CONTEXT_REPORT":
                 self._planned += event["used"]
 
-    def _fail(self, event: dict[str, Any]) -> NoReturn:
+    def _fail(self, event: WireEvent) -> NoReturn:
         self.ended = True
         raise stopped() if event["type"] == "RUN_STOPPED" else self._failure(event)
 
-    def _failure(self, event: dict[str, Any]) -> ProductError:
+    def _failure(self, event: WireEvent) -> ProductError:
         return failure(event, ends_with_answer=self._head.ends_with_answer)
 
     def end(self, turn: Turn) -> list[Chunk]:
@@ -123,18 +125,23 @@ class Completion:
             raise stopped()
         if turn.status != Turn.Status.DONE:
             raise self._failure(
-                {"code": turn.answer.error_code, "detail": turn.answer.error_detail.dump(), "retryable": True}
+                {
+                    "type": "RUN_ERROR",
+                    "code": turn.answer.error_code,
+                    "detail": turn.answer.error_detail.dump(),
+                    "retryable": True,
+                }
             )
         self._planned = sum(call["used"] for call in turn.report.get("calls", ()))
         return self._close(turn.finish_reason or "stop", turn.usage)
 
-    def _catch_up(self, event: dict[str, Any]) -> list[Chunk]:
+    def _catch_up(self, event: WireEvent) -> list[Chunk]:
         """What a SNAPSHOT has that was not told."""
         if event["fallback"]:
             self._model = event["model"]
         return [chunk for number, part in enumerate(event["parts"]) for chunk in self._rest(number, part)]
 
-    def _rest(self, number: int, part: dict[str, Any]) -> list[Chunk]:
+    def _rest(self, number: int, part: MessagePart) -> list[Chunk]:
         if part["type"] == "reasoning" and number in self._begins:
             return self._take_back(number, part["text"])
         if part["type"] in ("text", "reasoning"):

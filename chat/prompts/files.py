@@ -28,7 +28,7 @@ from core.sentences import Sentence
 from files.index.finding import find_passages
 from files.index.language import readable
 from files.index.ledger import NOBODY, Payer
-from files.index.search import Hit, SearchResult
+from files.index.search import ChunkHit, SearchResult
 from files.models import File
 from personas.models import BudgetProfile
 from personas.texts import Texts
@@ -375,7 +375,7 @@ class PromptFiles:
         """The best passages that together take at most `most` tokens, as documents; empty when there are none."""
         found = self._related(frozenset(ids))
         self.notes = (*found.notes, *((Sentence(NO_MATCH),) if ids and not found.hits and self._is_brief() else ()))
-        kept: dict[UUID, list[Hit]] = {}
+        kept: dict[UUID, list[ChunkHit]] = {}
         for hit in found.hits:
             tried = {**kept, hit.file: [*kept.get(hit.file, ()), hit]}
             # Numbers are given to what is sent only, so here they are tried on a copy.
@@ -384,7 +384,7 @@ class PromptFiles:
         self.made.titles |= {str(pk): hits[0].name for pk, hits in kept.items()}
         return self._rendered(kept, self.made.numbers) if kept else ""
 
-    def _rendered(self, found: Mapping[UUID, Sequence[Hit]], numbers: Numbers) -> str:
+    def _rendered(self, found: Mapping[UUID, Sequence[ChunkHit]], numbers: Numbers) -> str:
         return documents_text([passages(pk, hits) for pk, hits in found.items()], numbers, self.made.texts)
 
     def _related(self, ids: frozenset[UUID]) -> SearchResult:

@@ -19,8 +19,8 @@ from accounts.models import User
 from chat.context.cache import digest
 from chat.context.rendering import Numbers, documents_json, own_tokens
 from chat.context.types import Block, ContextMessage, Document, ImageRef, Reason, Role, SourceReport
-from chat.models import Attachment, Mark, Message, StepReasoning, Summary, queries
-from chat.models.queries import BranchMessage
+from chat.models import Attachment, Mark, Message, StepReasoning, Summary
+from chat.models.queries import BranchMessage, branch
 from chat.models.summary import NO_MARKS, MarkedMessage, Marks
 from files.models import File, FileText
 from files.services import store_tokens, tokens_of
@@ -72,16 +72,15 @@ class Branch:
     def newest(self, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[BranchMessage]:
         """The end of the branch, oldest first: the turns that fit into `room` tokens and, if there is more, one beyond;
         before them the `older` messages. Each says with `has_files` whether files were uploaded with it."""
-        bound = {
-            "leaf": self.leaf.pk,
-            "room": max(room, 0),
-            "path": [tokenizer.name, f"as_history_{overhead}"],
-            "covered": self.summary.last_id if self.summary else None,
-            "unsent": list(UNSENT),
-            "excluded": self.marks.excluded,
-            "older": self.older,
-        }
-        return queries.branch(bound)
+        return branch(
+            leaf=self.leaf.pk,
+            covered=self.summary.last_id if self.summary else None,
+            room=max(room, 0),
+            path=[tokenizer.name, f"as_history_{overhead}"],
+            unsent=UNSENT,
+            excluded=self.marks.excluded,
+            older=self.older,
+        )
 
     def left_out(self, rows: Sequence[Row]) -> list[SourceReport]:
         """What a person leaves out and is not among the `rows` that were read, since it stands above them."""

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -17,6 +18,7 @@ from chat.context.rendering import Numbers
 from chat.context.types import ContextRequest, Room, Section
 from chat.models import Conversation, Mention, Message, Summary, Turn
 from chat.models.conversation_state import ChatScope, scope_of
+from chat.models.queries import ClaimedTurn
 from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
 from chat.tools.tasks import Hand
@@ -322,13 +324,22 @@ def wider_cap(cap: int | None, model: Model) -> int | None:
     return wider if wider < model.window else None
 
 
-def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | None = None) -> TurnContext:
-    """Without tools and tasks: what budgets of documents and summaries go by, the same for every message.
+def base_context(
+    *,
+    user: User,
+    model: Model,
+    scope: ChatScope,
+    asked_at: datetime | None = None,
+    version: UUID | None = None,
+    reminders: Sequence[str] | None = None,
+) -> TurnContext:
+    """Return a context without tools and tasks, by which budgets of documents and summaries are made.
 
-    `turn`: one that was claimed, and so knows what else would be asked for here.
+    `asked_at`: by default now. `version` of the workspace and `reminders`: of a turn that was claimed, so that nobody
+    asks the database for them again.
     """
-    persona, claimed = scope.persona, vars(turn) if turn is not None else {}
-    version = claimed.get("version") or version_now()
+    persona = scope.persona
+    version = version or version_now()
     rules = rules_at(version)
     return TurnContext(
         user=user,
@@ -336,8 +347,8 @@ def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | Non
         persona=persona,
         profile=rules.profile_of(persona),
         system_prompt=rules.system_prompt,
-        reminders=claimed["reminders"] if "reminders" in claimed else reminders_for(persona),
-        asked_at=turn.user_message.created if turn is not None else timezone.now(),
+        reminders=reminders_for(persona) if reminders is None else reminders,
+        asked_at=asked_at or timezone.now(),
         conversation=scope.conversation,
         project=scope.project,
         asked_effort=scope.conversation.effort if scope.conversation is not None else "",
@@ -347,49 +358,72 @@ def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | Non
     )
 
 
-def context_of_turn(
-    turn: Turn, model: Model, *, searched: bool = False, workspace: Workspace | None = None
-) -> TurnContext:
-    """What the rows say of a turn that was claimed. `with_offered_tools` adds what is not in the database.
+def context_of_claimed_turn(claimed: ClaimedTurn, model: Model, *, searched: bool = False) -> TurnContext:
+    """Return the context of a turn that a worker has claimed. `with_offered_tools` adds what is not in the database.
 
-    `searched`: another model has searched the files in this turn, and the person's question with it. `workspace`: its
-    settings at that time, for a turn that is planned again.
+    `searched`: another model has searched the files in this turn, and the person's question with it.
     """
-    conversation = turn.conversation
-    scope = scope_of(conversation)
-    context = base_context(user=conversation.owner, model=model, scope=scope, turn=turn)
-    context = replace(context, workspace=workspace or context.workspace)
-    run_step = _run_step(getattr(turn, "run_step", None))
-    question = "" if searched else turn.user_message.text
+    turn = claimed.turn
+    scope = scope_of(turn.conversation)
+    base = base_context(
+        user=turn.conversation.owner,
+        model=model,
+        scope=scope,
+        asked_at=turn.user_message.created,
+        version=claimed.version,
+        reminders=claimed.reminders,
+    )
+    context = _with_turn(base, turn, scope, run_step=_run_step(claimed.run_step), searched=searched)
     context = replace(
         context,
-        toolbox=toolbox_for(
-            scope,
-            hand=Hand(context.user, model.name, conversation.pk, run_step),
-            model=model,
-            question=question,
-            chosen=_chosen_tools(context),
-            search_asks=search_asks(context.user, context.workspace),
-        ),
-        options=options_of(turn.options),
-        tasks=tasks_of_turn(turn, whole_day=context.workspace.today_tasks),
-        run_step=run_step,
-        asked_effort=turn.effort,
-        summarised=getattr(turn, "has_summary", True),
-        marked=getattr(turn, "has_marks", True),
-        window_cap=_cap_of(turn, model),
+        tasks=tasks_of_turn(claimed, whole_day=context.workspace.today_tasks),
+        summarised=claimed.has_summary,
+        marked=claimed.has_marks,
+        window_cap=_cap_of(claimed, model),
     )
+    return _with_prompt_cap(context, turn)
+
+
+def context_of_past_turn(turn: Turn, model: Model, *, workspace: Workspace | None = None) -> TurnContext:
+    """Return the context in which a stored turn is planned again, without its tasks.
+
+    `workspace`: its settings at that time.
+    """
+    step: RunStep | None = getattr(turn, "step", None)
+    scope = scope_of(turn.conversation)
+    base = base_context(user=turn.conversation.owner, model=model, scope=scope, asked_at=turn.user_message.created)
+    context = _with_turn(replace(base, workspace=workspace or base.workspace), turn, scope, run_step=step)
+    return _with_prompt_cap(context, turn)
+
+
+def _with_turn(
+    context: TurnContext, turn: Turn, scope: ChatScope, *, run_step: RunStep | None = None, searched: bool = False
+) -> TurnContext:
+    """Return the context with the tools and options of the turn."""
+    toolbox = toolbox_for(
+        scope,
+        hand=Hand(context.user, context.model.name, turn.conversation_id, run_step),
+        model=context.model,
+        question="" if searched else turn.user_message.text,
+        chosen=_chosen_tools(context),
+        search_asks=search_asks(context.user, context.workspace),
+    )
+    return replace(
+        context, toolbox=toolbox, options=options_of(turn.options), run_step=run_step, asked_effort=turn.effort
+    )
+
+
+def _with_prompt_cap(context: TurnContext, turn: Turn) -> TurnContext:
     if turn.prompt_cap is None:
         return context
     least = context.window_for_prompt(turn.prompt_cap)
     return replace(context, window_cap=min(least, context.window_cap or least))
 
 
-def _cap_of(turn: Turn, model: Model) -> int | None:
-    """Return the smaller window of the conversation with this model, for a turn that was claimed."""
-    rows: list[dict[str, Any]] = getattr(turn, "prompts", [])
-    cap = next((each.get("window_cap") for each in rows if each["model"] == str(model.pk)), None)
-    return wider_cap(cap, model)
+def _cap_of(claimed: ClaimedTurn, model: Model) -> int | None:
+    """Return the smaller window of the conversation with this model, if it has one."""
+    caps = {prompt.model_id: prompt.window_cap for prompt in claimed.earlier_prompts}
+    return wider_cap(caps.get(model.pk), model)
 
 
 async def with_offered_tools(context: TurnContext) -> TurnContext:
@@ -429,22 +463,21 @@ def _chosen_tools(context: TurnContext) -> Sequence[str]:
     return offered if May.WEB in context.rights.may else [name for name in offered if name not in WEB]
 
 
-def tasks_of_turn(turn: Turn, *, whole_day: bool = True) -> PromptTasks | None:
-    """Today's tasks and those mentioned today, for a turn that was claimed (`chat.models.queries.claim`); without the
-    `whole_day` only the latter.
+def tasks_of_turn(claimed: ClaimedTurn, *, whole_day: bool = True) -> PromptTasks | None:
+    """Return today's tasks and those mentioned today; without the `whole_day` only the latter.
 
-    What has to be known beforehand comes along with the claim, so that somebody without tasks costs no query more.
+    The claim knows whether there are any, so that a person without tasks costs no query more.
     "Mentioned today": a message of this person, in whatever conversation, sent on the day of the question in the
     person's timezone, mentions it with @.
     """
-    if not getattr(turn, "has_tasks", False) or not _shows_tasks(turn.conversation):
+    conversation = claimed.turn.conversation
+    if not claimed.has_tasks or not _shows_tasks(conversation):
         return None
-    user = turn.conversation.owner
-    day = today(user, turn.user_message.created)
-    pairs: list[dict[str, str]] = getattr(turn, "mentions", [])
-    mentioned = {pair["code"] for pair in pairs if pair["day"] == day.isoformat()}
-    place = turn.conversation_id
-    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=place)
+    day = today(conversation.owner, claimed.turn.user_message.created)
+    mentioned = {mention.code for mention in claimed.mentions if mention.day == day}
+    return tasks_for_prompt(
+        user=conversation.owner, on=day, mentioned=mentioned, whole_day=whole_day, conversation=conversation.pk
+    )
 
 
 def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:

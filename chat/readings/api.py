@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from accounts.access.api_views import ScopedView
 from accounts.models import User
 from chat.citations.support import Reason
-from chat.ledger.services import Figures
+from chat.ledger.services import UsageFigures
 from chat.readings import services
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.pages import ReadingView
@@ -98,7 +98,7 @@ class CoverageSerializer(serializers.Serializer[Any]):
     files = FileReadSerializer(many=True)
 
 
-class ReadingSpentSerializer(serializers.Serializer[Figures]):
+class ReadingSpentSerializer(serializers.Serializer[UsageFigures]):
     calls = serializers.IntegerField()
     input = serializers.IntegerField()
     output = serializers.IntegerField()

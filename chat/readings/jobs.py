@@ -22,7 +22,7 @@ from django.utils.translation import gettext_noop
 from accounts.realtime import News, tell
 from chat.citations.judging import checked, judged
 from chat.citations.services import Check
-from chat.ledger.asking import Charge, Said, ask
+from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.models import ModelCall
 from chat.readings import asking, checking, planning, services
 from chat.readings.layout import Layout, layout_of
@@ -232,13 +232,13 @@ async def _divided(work: _Work, part: ReadingPart) -> bool:
     return True
 
 
-async def _asked(work: _Work, messages: asking.Messages, wanted: int) -> Said:
+async def _asked(work: _Work, messages: asking.Messages, wanted: int) -> OwnAnswer:
     """One call, made once more where it may succeed then. Raises `ModelError`, `calls_used_up` and `_Lost`."""
     model, most = work.model, wanted + work.budget.thinking
     most = min(most, model.max_output or most)
     request = ModelRequest(model=model.name, messages=messages, max_output=most, window=model.window)
     reading = work.reading
-    charge = Charge(reading.conversation, ModelCall.Purpose.FULL_READ, reading.person_id, reading.pk, reading.token_id)
+    charge = Billing(reading.conversation, ModelCall.Purpose.FULL_READ, reading.person_id, reading.pk, reading.token_id)
     await on_database(_count_call, work)
     try:
         return await ask(model, request, charge, longest=LONGEST)
@@ -262,12 +262,12 @@ def _count_call(work: _Work) -> None:
         raise ProductError("calls_used_up", detail)
 
 
-def _kept(said: Said) -> str:
+def _kept(said: OwnAnswer) -> str:
     """As the database takes it."""
     return said.text.replace("\x00", "").strip()
 
 
-def _store(work: _Work, part: ReadingPart, said: Said) -> None:
+def _store(work: _Work, part: ReadingPart, said: OwnAnswer) -> None:
     """Raises `_Lost`."""
     text = _kept(said)
     part.findings = text if any(map(str.isalnum, text)) else ""
@@ -318,7 +318,7 @@ async def _answer(work: _Work) -> None:
             raise ProductError("notes_do_not_fit", detail)
         rows = [row for first, end in groups for row in await _folded(work, level, rows[first:end])]
     if not rows:
-        await on_database(_keep, work, Said(), Reading.Status.DONE)
+        await on_database(_keep, work, OwnAnswer(), Reading.Status.DONE)
         return
     percent = await on_database(_percent, work)
     reading, notes = work.reading, [_named(work, row) for row in rows]
@@ -333,7 +333,7 @@ async def _answer(work: _Work) -> None:
 async def _check(work: _Work, answer: str) -> None:
     """Holds the answer against what it cites. What was found so far is kept before the model that checks is asked."""
     reading = work.reading
-    charge = Charge(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk, reading.token_id)
+    charge = Billing(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk, reading.token_id)
     found, note = await checked(
         partial(checking.check, reading, work.layout, work.text, answer), charge, work.texts, None
     )
@@ -379,7 +379,7 @@ async def _folded(work: _Work, level: int, group: Sequence[ReadingPart]) -> list
     return [row] if row.findings else []
 
 
-def _keep(work: _Work, said: Said, status: Reading.Status) -> None:
+def _keep(work: _Work, said: OwnAnswer, status: Reading.Status) -> None:
     """The answer, before it is checked: a stop or a crash from here on does not cost it. Raises `_Lost`."""
     code = "answer_cut_off" if said.cut_off else ""
     detail = Sentence("The answer ends where the model had no room for more.") if said.cut_off else ""

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from chat.ledger.models import ModelCall
-from chat.ledger.services import Figures, money_in_words, tokens_in_words, totals
+from chat.ledger.services import UsageFigures, money_in_words, tokens_in_words, totals
 from chat.readings import checking, planning
 from chat.readings.layout import FileRead, layout_of
 from chat.readings.models import Reading, ReadingPart
@@ -73,7 +73,7 @@ class ReadingView:
         return [{"file": each.row.file_id, **asdict(part)} for each in self.files for part in each.coverage.missing]
 
     @cached_property
-    def calls(self) -> Figures:
+    def calls(self) -> UsageFigures:
         """What its calls took so far."""
         return totals(ModelCall.objects.filter(reading=self.row.pk))
 

@@ -42,7 +42,7 @@ def begin(task_id: UUID) -> None:
             if task is None:
                 return
             lock_tasks(task.owner)
-            if not _must_wait(task) and drafts.take(task_id):
+            if not _must_wait(task) and drafts.claim_draft(task_id):
                 create_run(user=task.owner, task=task, unasked=True)
     except ProductError as error:
         _refuse(task_id, error)
@@ -81,9 +81,9 @@ def _refuse(task_id: UUID, error: ProductError) -> None:
     if task is None:
         return
     lock_tasks(task.owner)
-    if not drafts.take(task_id):
+    if not drafts.claim_draft(task_id):
         return
     if error.code in NOT_WANTED:
-        drafts.put(task)
+        drafts.set_draft(task)
     else:
-        drafts.put(task, Task.Draft.REFUSED, error.code, error.sentence)
+        drafts.set_draft(task, Task.Draft.REFUSED, error.code, error.sentence)

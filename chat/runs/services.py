@@ -27,7 +27,7 @@ from personas.services import model_for
 from projects.planner.models import Run, RunStep
 from projects.planner.models.task import Task
 from projects.planner.queries import visible_task
-from projects.planner.rules import check_here
+from projects.planner.rules import check_not_moved
 from projects.planner.services import lock_tasks
 
 
@@ -146,7 +146,7 @@ def stop_run(*, user: User, run: Run) -> Run:
 def _check(task: Task) -> None:
     if (task.level, task.horizon) != (Task.Level.TASK, Task.Horizon.DAY):
         raise ProductError("not_a_day_task", "Only tasks of a day are run. Make one for today, and run that.")
-    check_here(task)
+    check_not_moved(task)
     if task.archetype == Task.Archetype.USER:
         raise ProductError(
             "for_the_user",

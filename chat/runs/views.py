@@ -161,7 +161,7 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     run = services.runs_of(request.user).filter(task=task).first()
     view = run_view(run) if run else None
     compact = "compact" in request.GET or "compact" in request.POST
-    seen, may_start = request.GET.get("seen"), drafts.fits(task)
+    seen, may_start = request.GET.get("seen"), drafts.can_be_drafted(task)
     now = (view.tag if view is not None else "startable" if may_start else "none") + task.draft
     if seen == now and problem is None:  # so a refusal that is shown stays until something happens
         return HttpResponse(status=204)

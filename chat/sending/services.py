@@ -164,7 +164,9 @@ def send_kept(conversation_id: UUID) -> bool:
 
 def due() -> list[UUID]:
     """The conversations in which a message waits for nothing any more: whoever was to send it has been killed."""
-    newest = Turn.objects.there().filter(conversation=OuterRef("conversation")).order_by("-id").values("status")[:1]
+    newest = (
+        Turn.objects.with_answer().filter(conversation=OuterRef("conversation")).order_by("-id").values("status")[:1]
+    )
     idle = NextMessage.objects.filter(problem="", conversation__state=Conversation.State.IDLE)
     done = idle.annotate(last=Subquery(newest)).filter(last=Turn.Status.DONE)
     return list(done.values_list("conversation", flat=True))
@@ -173,7 +175,9 @@ def due() -> list[UUID]:
 def endings(conversation_id: UUID) -> list[str]:
     """How the turns of the newest asking ended: one, or those of the models side by side."""
     found: list[str] = []
-    newest = Turn.objects.there().filter(conversation=conversation_id).order_by("-id").values_list("status", "slot")
+    newest = (
+        Turn.objects.with_answer().filter(conversation=conversation_id).order_by("-id").values_list("status", "slot")
+    )
     for status, slot in newest[:MAX_MODELS]:
         found.append(status)
         if slot == 0:

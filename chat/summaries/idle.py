@@ -10,8 +10,7 @@ from django.db import transaction
 
 from accounts.models import User
 from chat.models import Conversation, SummaryJob
-from chat.models.conversation_state import busy, lock, require_owner
-from chat.models.queries import Standing, standing
+from chat.models.conversation_state import ConversationStatus, busy, lock, require_owner, status_of
 from chat.summaries.ending import expire
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -43,27 +42,27 @@ class RunWaits(ProductError):
         )
 
 
-def require_idle(conversation: Conversation, *, of_run: bool = False) -> Standing:
-    """What was asked for to decide it, of a conversation that is locked.
+def require_idle(conversation: Conversation, *, of_run: bool = False) -> ConversationStatus:
+    """Return the status of a locked conversation in which nothing is under way.
 
     Raises `already_answering`, `summarising`, `run_in_progress` or `RunWaits` (409). A summary that takes too long is
     no reason to wait.
     """
-    found = standing(conversation)
-    if found.answering:
+    status = status_of(conversation)
+    if status.answering:
         raise busy()
-    if found.summarising:
+    if status.summarising:
         expire(SummaryJob.objects.filter(conversation=conversation))
-    if found.summarising and SummaryJob.objects.live().filter(conversation=conversation).exists():
+    if status.summarising and SummaryJob.objects.live().filter(conversation=conversation).exists():
         raise ProductError(
             "summarising",
             "Older messages are being summarised. Send again when that is done, at most two minutes from its start; "
             "your text is kept.",
             status=409,
         )
-    if found.running and not of_run:
+    if status.running and not of_run:
         require_no_run(conversation)
-    return found
+    return status
 
 
 def require_no_run(conversation: Conversation) -> None:

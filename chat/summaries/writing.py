@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from chat.context.rendering import cut_middle
 from chat.context.summary import SECTION_SHARES
-from chat.ledger.asking import Charge, Said, ask
+from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.models import ModelCall
 from chat.models import Attachment, Conversation, Summary
 from chat.models import Message as Row
@@ -83,7 +83,7 @@ class Brief:
     `so_far`: tokens of the summary that is gone on from.
     `measures`: what the messages and the summary cost as they are sent to the conversation's model.
     `patience`: seconds of silence after which another model is asked; None where there is no other. `token`: see
-    `chat.ledger.asking.Charge`.
+    `chat.ledger.asking.Billing`.
     """
 
     conversation: Conversation
@@ -261,10 +261,10 @@ async def write(brief: Brief, before: Summary | None, chunk: Sequence[Piece]) ->
     return checked(await _ask(brief, messages), brief, before, chunk, last=True)
 
 
-async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
+async def _ask(brief: Brief, messages: tuple[Message, ...]) -> OwnAnswer:
     model = brief.model
     request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
-    charge = Charge(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id, token=brief.token)
+    charge = Billing(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id, token=brief.token)
     said = await ask(model, request, charge, longest=LONGEST_READ, patience=brief.patience)
     if said.unread:
         raise Rejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
@@ -272,7 +272,7 @@ async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
 
 
 def checked(
-    answer: Said, brief: Brief, before: Summary | None, chunk: Sequence[Piece], *, last: bool = False
+    answer: OwnAnswer, brief: Brief, before: Summary | None, chunk: Sequence[Piece], *, last: bool = False
 ) -> Summary:
     """The answer as a summary, not stored. Raises `Rejected` unless it can stand for what it takes the place of."""
     text = answer.text.replace("\x00", "").strip()

@@ -10,7 +10,7 @@ from chat.context.rendering import ToolGuidance
 from chat.models import Conversation, Message
 from chat.models.summary import in_force, marks_on
 from chat.models.tree import ids_down_to
-from chat.models.words import Term, best, fold, phrases, spans
+from chat.models.words import Term, best, fold, parse_query, spans
 from core.background import on_database
 from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
@@ -53,7 +53,7 @@ class SearchConversation:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         query = arguments.get("query")
-        asked = phrases(query) if isinstance(query, str) else []
+        asked = parse_query(query) if isinstance(query, str) else []
         if not asked:
             raise BadArguments("“query” must be a text with the words to look for.")
         return await on_database(self._search, asked)

@@ -19,7 +19,7 @@ from core.lines import first_line
 from core.sentences import Sentence
 from files.index.finding import find_passages
 from files.index.ledger import Payer
-from files.index.search import Hit
+from files.index.search import ChunkHit
 from files.models import File, FileText
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
@@ -100,7 +100,7 @@ class SearchFiles:
         used = {"query": queries[0], "variants": queries[1:]} if len(queries) > 1 else {"query": queries[0]}
         if not hits:
             return ToolOutput("Nothing was found. Try other words.", arguments=used)
-        by_file: dict[UUID, list[Hit]] = {}
+        by_file: dict[UUID, list[ChunkHit]] = {}
         for hit in hits:
             by_file.setdefault(hit.file, []).append(hit)
         numbers = give_numbers(self.scope.conversation, [str(pk) for pk in by_file])
@@ -133,7 +133,7 @@ def _each_once(phrasings: Sequence[str]) -> list[str]:
     return [text for text in kept.values() if text]
 
 
-def _place(numbers: Mapping[str, int], pk: UUID, hit: Hit) -> dict[str, Any]:
+def _place(numbers: Mapping[str, int], pk: UUID, hit: ChunkHit) -> dict[str, Any]:
     place = {"number": numbers[str(pk)], "title": hit.name, "file": str(pk), "page": hit.page}
     return {**place, "start": hit.start, "end": hit.end, **({"heading": hit.heading} if hit.heading else {})}
 

@@ -24,7 +24,7 @@ from chat.models.summary import marks_on
 from core.background import on_database
 from core.errors import ProductError
 from core.sentences import Sentence
-from files.services import take_room
+from files.services import reserve_storage
 from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 from personas.texts import Texts
@@ -87,7 +87,7 @@ class ResultKeeper:
         try:
             with transaction.atomic():
                 size = len(kept.encode())
-                take_room(self._conversation.owner, size)
+                reserve_storage(self._conversation.owner, size)
                 row = ToolResult.objects.create(
                     owner_id=self._conversation.owner_id,
                     conversation=self._conversation,

@@ -17,18 +17,17 @@ from chat.citations.services import check
 from chat.context import cache
 from chat.context.results import ResultRoom
 from chat.documents.numbers import give_numbers
-from chat.ledger.asking import Charge
+from chat.ledger.asking import Billing
 from chat.ledger.models import ModelCall
-from chat.models import Message as MessageRow
 from chat.models import SummaryJob, Turn
-from chat.models.queries import claim
+from chat.models.queries import ClaimedTurn, claim
 from chat.prompts import builder
 from chat.prompts import report as reports
 from chat.prompts.builder import model_request
 from chat.prompts.history import Count, store_counts
 from chat.prompts.report import CallReport, Made
-from chat.prompts.turn_context import TurnContext, context_of_turn, with_offered_tools
-from chat.realtime import bell, turn_stream
+from chat.prompts.turn_context import TurnContext, context_of_claimed_turn, with_offered_tools
+from chat.realtime import signals, turn_stream
 from chat.realtime.event_stream import announce, announce_state
 from chat.realtime.events import Event, EventType
 from chat.summaries import due
@@ -113,7 +112,7 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     if task.cancelling():
         task.cancel()  # once more: it came while the turn was claimed, and now there is something to interrupt
     _running.add(task)
-    turn = claimed[0]
+    turn = claimed[0].turn
     said = {"request_id": turn.request_id, "user_id": turn.conversation.owner_id, "turn_id": turn.pk}
     try:
         with knowing(said), tracing.span("answer", SpanKind.CONSUMER, turn_id=str(turn.pk), request_id=turn.request_id):
@@ -123,31 +122,37 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     return turn.conversation_id
 
 
-def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None, ModelError | None] | None:
-    """The turn and its context, in one go: every hop to the database delays the first token.
+def _claim(turn_id: UUID) -> tuple[ClaimedTurn, TurnContext | None, ModelError | None] | None:
+    """Claim the turn and make its context, in one go: every hop to the database delays the first token.
 
     The context is that of a fallback when the turn's model was not available just now, for the reason that comes last.
+    It is None when the model was removed or switched off, or has no fallback that is available.
     """
-    turn = claim(turn_id)
-    if turn is None:
+    claimed = claim(turn_id)
+    if claimed is None:
         return None
-    if turn.model is None or not turn.model.usable:
-        return turn, None, None
-    why = outage_of(turn.model)
-    allowed = rights_of(turn.conversation.owner, vars(turn)["version"]).models
-    model = available(turn.model, allowed=allowed) if why is not None else turn.model
-    return turn, context_of_turn(turn, model) if model is not None else None, why
+    model = claimed.turn.model
+    if model is None or not model.usable:
+        return claimed, None, None
+    outage = outage_of(model)
+    if outage is None:
+        return claimed, context_of_claimed_turn(claimed, model), None
+    allowed = rights_of(claimed.turn.conversation.owner, claimed.version).models
+    fallback = available(model, allowed=allowed)
+    return claimed, context_of_claimed_turn(claimed, fallback) if fallback is not None else None, outage
 
 
 class _Run:
-    """`claimed` is None when the turn's model was removed or switched off; `context` is that of the model asked now."""
+    """The work of one claimed turn. `context` is that of the model that is asked now."""
 
     context: TurnContext
     tools: dict[str, Tool]
 
-    def __init__(self, turn: Turn, claimed: TurnContext | None, why: ModelError | None) -> None:
-        self.turn = turn
-        self._claimed, self._why = claimed, why
+    def __init__(self, claimed: ClaimedTurn, first_context: TurnContext | None, why: ModelError | None) -> None:
+        turn = self.turn = claimed.turn
+        self._claimed = claimed
+        self._first_context = first_context
+        self._why = why
         self.answer = Answer(str(turn.pk))
         self._results = ResultKeeper(turn.conversation, turn.answer_id)
         self.reports: list[CallReport] = []
@@ -158,7 +163,7 @@ class _Run:
         self._served: tuple[Allocated, int] | None = None  # a server's own window, and what it was sent
         self._window_caps: dict[UUID, int | None] = {}  # by model, of those asked in this turn
         # By model: what it was asked last in this conversation; of that what this turn asked; and what is asked now.
-        self._prompts = {UUID(each["model"]): cache.sent_of(each["prompt"]) for each in getattr(turn, "prompts", ())}
+        self._prompts = {each.model_id: cache.sent_of(each.prompt) for each in claimed.earlier_prompts}
         self._answered: dict[UUID, cache.SentPrompt] = {}
         self._asked: cache.SentPrompt | None = None
         self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
@@ -189,7 +194,7 @@ class _Run:
         """Asks the model until it has answered, or until something else ends the turn first."""
         model = asyncio.create_task(self._ask())
         keeper = asyncio.create_task(keep(self.turn, self.answer, self._uses))
-        stop = asyncio.create_task(bell.wait_for_stop(self.turn.pk))
+        stop = asyncio.create_task(signals.wait_for_stop(self.turn.pk))
         others = (keeper, stop)
         try:
             await asyncio.wait([model, publisher, *others], return_when=asyncio.FIRST_COMPLETED)
@@ -212,15 +217,16 @@ class _Run:
 
     async def _ask(self) -> Ending:
         try:
-            if self._claimed is None or self.turn.model is None:
+            context, model = self._first_context, self.turn.model
+            if context is None or model is None:
                 sentence = Sentence(
                     "The model of this answer was removed or switched off. Choose another and try again."
                 )
                 raise ProductError("model_gone", sentence)
-            if self._why is not None and self._claimed.model != self.turn.model:
-                await self._fall_back(self.turn.model, self._claimed.model, self._why)
+            if self._why is not None and context.model != model:
+                await self._fall_back(model, context.model, self._why)
             else:
-                await self._begin(self._claimed)
+                await self._begin(context)
             cycles = self.context.profile.max_cycles
             async with aclosing(agent_loop.run(self._prepare, self._results, max_cycles=cycles)) as events:
                 async for event in events:
@@ -284,7 +290,7 @@ class _Run:
         self.answer.emit(EventType.MODEL_FALLBACK, **names, code=why.code, detail=why.sentence.dump())
         self._news.set()
         searched = any(part.get("name") == SEARCH_GUIDANCE.name for part in self.answer.parts)
-        await self._begin(await on_database(partial(context_of_turn, searched=searched), self.turn, model))
+        await self._begin(await on_database(partial(context_of_claimed_turn, searched=searched), self._claimed, model))
 
     async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
         if cycle.refused is not None and cycle.refused.unavailable:
@@ -379,8 +385,7 @@ class _Run:
             web_unopened=web_unopened,
             reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
-        given: MessageRow = vars(self.turn)["given"]
-        planned = builder.plan(context, given, added_messages, step=step, later=self._counted)
+        planned = builder.plan(context, self._claimed.leaf, added_messages, step=step, later=self._counted)
         give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)
@@ -391,8 +396,9 @@ class _Run:
         self._images = sum(len(message.images) for message in request.messages)
         self._answer_limit = request.max_output or context.room.reserved_output
         asked = self._asked = builder.fingerprint(context, prompt, step)
-        before, other = self._prompts.get(context.model.pk), getattr(self.turn, "prompted", False)
-        entry = cache.expected(asked, before, cache_rule(context.model), other_model=other or bool(self._prompts))
+        before = self._prompts.get(context.model.pk)
+        other_model = self._claimed.prompted or bool(self._prompts)
+        entry = cache.expected(asked, before, cache_rule(context.model), other_model=other_model)
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
         report["notes"] += [sentence.dump() for sentence in self._instead]
         store.note_asked(self.turn, [*self.reports, report])
@@ -460,7 +466,7 @@ class _Run:
         if ending.status != Turn.Status.DONE or not any(part.get("citations") for part in self.answer.parts):
             return
         place, answer, named = self.turn.conversation, self.answer, self.context.workspace.citation_model_id
-        charge = Charge(place, ModelCall.Purpose.CITATIONS, place.owner_id, token=self.turn.token_id)
+        charge = Billing(place, ModelCall.Purpose.CITATIONS, place.owner_id, token=self.turn.token_id)
         find = partial(check, place, answer.parts, answer.sources)
         found, note = await checked(find, charge, self.context.texts, named)
         self.reports[-1]["notes"] += [note.dump()] if note else []
@@ -485,6 +491,8 @@ class _Run:
             answer.finish_reason,
             answer.waited(self.turn.created),
             finish_detail=answer.finish_detail,
+            of_run=self._claimed.run_step is not None,
+            version=self._claimed.version,
         )
         state = store.end(self.turn, ending, outcome)
         if state is not None and ending.status == Turn.Status.STOPPED:
@@ -581,7 +589,8 @@ async def recover(turn_id: UUID) -> UUID | None:
     last, payload = last_event(INTERRUPTED, {})
     answer.emit(last, **payload)
     events = answer.drain()
-    outcome = Outcome(answer.parts, answer.seq, calls=turn.report.get("calls", []), asked=turn.asked)
+    of_run = await on_database(store.asked_by_run, turn)
+    outcome = Outcome(answer.parts, answer.seq, calls=turn.report.get("calls", []), asked=turn.asked, of_run=of_run)
     if not await on_database(store.end, turn, INTERRUPTED, outcome):
         return None
     TURNS.labels(INTERRUPTED.status).inc()

@@ -50,7 +50,7 @@ from projects.models import Project
 from projects.models.roles import visible_project
 from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.services import offered_prompts, visible_saved_prompt
-from projects.saved_prompts.variables import LONGEST, filled, variables
+from projects.saved_prompts.variables import LONGEST, fill, variables
 
 ACCEPTED = "Message-Accepted"  # a header: by it the composer knows that what it has sent is stored
 DECISIONS = {"yes": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}
@@ -275,7 +275,7 @@ def use_prompt(request: Request, found: SavedPrompt) -> HttpResponse:
     values = {each.name: request.POST.get(f"value {each.name}", each.default) for each in asked}
     if request.method == "POST" or not asked:
         try:
-            text = filled(found.text, values)
+            text = fill(found.text, values)
         except ProductError as error:
             problem = error
         else:

@@ -21,7 +21,7 @@ from chat.web.conversation import asked_scope
 from core.requests import identifier
 from core.sentences import Sentence
 from files.index.ledger import Payer
-from files.index.search import Result, passages, search_many
+from files.index.search import PassageExcerpt, excerpts, search_many
 from files.models import File
 from personas.services import model_for
 
@@ -34,7 +34,7 @@ class Choice:
     """A file in the sheet. `why_not` says why it may not be chosen, empty when it may."""
 
     file: File
-    passage: Result | None
+    passage: PassageExcerpt | None
     chosen: bool
     why_not: str
 
@@ -42,7 +42,7 @@ class Choice:
 class FileMatches(NamedTuple):
     """Files, each with the passage that a search found in it; `notes` are those of the search."""
 
-    files: list[tuple[File, Result | None]]
+    files: list[tuple[File, PassageExcerpt | None]]
     notes: tuple[Sentence, ...] = ()
 
 
@@ -77,9 +77,9 @@ def _matches(user: User, query: str) -> FileMatches:
     visible = File.objects.visible_to(user).order_by("-id")
     if not query:
         return FileMatches([(file, None) for file in visible[:ROWS]])
-    best: dict[UUID, Result] = {}
+    best: dict[UUID, PassageExcerpt] = {}
     result = search_many(queries=[query], files=visible, limit=PASSAGES, payer=Payer(user.pk))
-    for passage in passages(result.hits):
+    for passage in excerpts(result.hits):
         best.setdefault(passage.file, passage)
     named = {file.pk: file for file in visible.filter(name__icontains=query)[:ROWS]}
     inside = visible.in_bulk(best)

@@ -359,7 +359,7 @@ def choices(user: User, scope: ChatScope, *, all_models: bool) -> dict[str, Any]
 
     Unless `all_models`, the page offers the first of many models and the chosen one; the others are fetched."""
     persona = scope.persona
-    asked = getattr(scope.conversation, "asked", None)
+    asked = getattr(scope.conversation, "newest_model", None)
     models = list(models_of(user))
     chosen = next((model for model in models if model.pk == asked), None)
     if chosen is None:

@@ -53,7 +53,7 @@ from core.net.bearer import bearer_token
 from core.outside import before_waits
 from core.requests import SETTLED
 from core.sentences import Sentence
-from files.index.embedders import embed_elsewhere
+from files.index.embedders import embed_in_workers
 
 logger = logging.getLogger(__name__)
 access = logging.getLogger("access")
@@ -571,7 +571,7 @@ class CommandLine(CommandLineInterface):  # type: ignore[misc]
 
     def load_asgi_app(self, asgi_app_path: str) -> App:
         application = super().load_asgi_app(asgi_app_path)
-        embed_elsewhere()
+        embed_in_workers()
         memory.watch()
         return reading(application)
 

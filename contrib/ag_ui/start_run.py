@@ -13,7 +13,7 @@ from chat.models.conversation_state import list_changed, lock, visible_turn
 from chat.prompts.turn_context import options_of
 from chat.sending.services import send
 from chat.summaries.idle import require_idle
-from chat.turns.admission import Given, admit
+from chat.turns.admission import QuestionTokens, admit
 from chat.turns.services import decide_call
 from chat.turns.submit import Ask, begin_answers, check_effort, models_of, remember_effort, turns_of_key
 from contrib.ag_ui.run_input import Decision, EarlierMessage, RunRequest
@@ -113,7 +113,7 @@ def _go_on(conversation: Conversation, run: RunRequest, key: str | None) -> Turn
     chosen, options = models_of(locked, models), run.options.as_json()
     check_effort(run.effort, chosen)
     remember_effort(locked, run.effort)
-    admitted = admit(locked, status, chosen, Given())
+    admitted = admit(locked, status, chosen, QuestionTokens())
     [turn] = begin_answers(
         locked, answered_turn.user_message, admitted, key, below=answered_turn.answer, options=options
     )

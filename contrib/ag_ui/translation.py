@@ -17,7 +17,8 @@ import ag_ui.core as agui
 from django.urls import reverse
 
 from chat.models import Turn
-from chat.realtime.events import Approval, EventType
+from chat.models.parts import MessagePart
+from chat.realtime.events import Approval, EventType, WireEvent
 from chat.turns.store import Ending, last_event
 from contrib.ag_ui.run_input import Interrupted
 from contrib.ag_ui.start_run import NOT_RUN, call_id
@@ -29,7 +30,7 @@ ANSWER_SCHEMA = {
     "required": ["allow"],
 }
 
-Wire = dict[str, Any]  # an event of a turn as `Event.to_wire` makes it
+Wire = WireEvent
 Events = Iterator[agui.BaseEvent]
 
 
@@ -121,10 +122,11 @@ class Translation:
                 yield from self.feed({**missed, "part": number, "seq": event["seq"]})
         waiting = [part for part in event["parts"][self.sent_parts :] if part.get("approval") == Approval.WAITING]
         if waiting and event["status"] in Turn.LIVE:
-            asks = {"call": waiting[0]["id"], "state": Approval.WAITING, "seq": event["seq"]}
-            yield from self.feed({"type": EventType.TOOL_CALL_APPROVAL, **asks})
+            call = waiting[0]["id"]
+            asks: Wire = {"type": EventType.TOOL_CALL_APPROVAL, "call": call, "state": Approval.WAITING}
+            yield from self.feed({**asks, "seq": event["seq"]})
 
-    def _rest(self, number: int, part: dict[str, Any], newest: int) -> Iterator[Wire]:
+    def _rest(self, number: int, part: MessagePart, newest: int) -> Iterator[Wire]:
         """Yield a part's events that were not sent yet. Texts come one after the other: only the newest can be open."""
         length = self._lengths.get(number)
         if part["type"] == "reasoning" and number in self._texts:
@@ -133,19 +135,30 @@ class Translation:
             if length is None or (self._closing and number == max(self._lengths)):
                 yield from self._rest_of_text(part, length, ended=number < newest or "citations" in part)
             for source in part.get("citations", [])[self._cited[number] :]:
-                yield {"type": EventType.CITATION, **source}
+                yield {
+                    "type": EventType.CITATION,
+                    "number": source["number"],
+                    "title": source["title"],
+                    "href": source["href"],
+                }
         elif part["type"] == "tool_call":
             if length is None:
                 yield {"type": EventType.TOOL_CALL_START, "call": part["id"], "name": part["name"]}
             if not self._calls[part["id"]].ended:
                 yield from self._rest_of_call(part, length or 0)
         elif part["type"] == "tool_result" and length is None:
-            fields = {name: part[name] for name in ("text", "error", "documents")}
-            fields |= {"outgoing": part.get("outgoing", []), "stored": part.get("stored", {})}
-            yield {"type": EventType.TOOL_CALL_RESULT, "call": part["id"], **fields}
+            yield {
+                "type": EventType.TOOL_CALL_RESULT,
+                "call": part["id"],
+                "text": part["text"],
+                "error": part["error"],
+                "documents": part["documents"],
+                "outgoing": part.get("outgoing", []),
+                "stored": part.get("stored", {}),
+            }
 
     @staticmethod
-    def _rest_of_text(part: dict[str, Any], length: int | None, *, ended: bool) -> Iterator[Wire]:
+    def _rest_of_text(part: MessagePart, length: int | None, *, ended: bool) -> Iterator[Wire]:
         kind = "TEXT_MESSAGE" if part["type"] == "text" else "REASONING"
         if length is None:
             yield {"type": f"{kind}_START"}
@@ -154,7 +167,7 @@ class Translation:
         if ended:
             yield {"type": f"{kind}_END"}
 
-    def _rest_of_call(self, part: dict[str, Any], length: int) -> Iterator[Wire]:
+    def _rest_of_call(self, part: MessagePart, length: int) -> Iterator[Wire]:
         if rest := part["arguments"][length:]:
             yield {"type": EventType.TOOL_CALL_ARGS, "call": part["id"], "delta": rest}
         if "label" in part:

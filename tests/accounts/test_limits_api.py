@@ -10,7 +10,7 @@ from django.test import Client
 from accounts.models import ApiToken, Limit, PeopleGroup, User
 from accounts.services import create_token
 from core.errors import ProductError
-from files.services import require_room
+from files.services import require_storage
 
 pytestmark = pytest.mark.django_db
 
@@ -108,7 +108,7 @@ def test_a_person_is_told_what_holds_for_them_and_a_token_its_own_too(olga: User
 
 def test_storage_is_held_to_at_the_upload(olga: User) -> None:
     Limit.objects.create(unit="storage", amount=1_000_000)
-    require_room(olga, 1_000_000)
+    require_storage(olga, 1_000_000)
     with pytest.raises(ProductError) as caught:
-        require_room(olga, 1_000_001)
+        require_storage(olga, 1_000_001)
     assert (caught.value.code, caught.value.status) == ("limit_reached", 429)

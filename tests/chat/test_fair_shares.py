@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 from accounts.models import Limit, User
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, Message, NextMessage, Turn
-from chat.models.queries import place_in_line
+from chat.models.conversation_state import place_in_line
 from chat.sending.services import queue, send, send_kept
 from chat.turns.line import first_in_line
 from chat.turns.services import stop_turn

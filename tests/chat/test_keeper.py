@@ -12,7 +12,7 @@ from django.utils import timezone
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
 from chat.models.queries import claim
-from chat.turns.store import Ending, Outcome, Progress, checkpoint, dump, end
+from chat.turns.store import Ending, TurnOutcome, TurnProgress, checkpoint, dump, end
 
 LONG_AGO = timedelta(seconds=20)  # but not so long that a sweeper would end the turn
 
@@ -32,7 +32,7 @@ def running(owner: User) -> Turn:
     claimed = claim(turn.pk)
     assert claimed is not None and claim(turn.pk) is None
     Turn.objects.filter(pk=turn.pk).update(heartbeat=timezone.now() - LONG_AGO)
-    return claimed
+    return claimed.turn
 
 
 def parts_of(text: str) -> str:
@@ -72,7 +72,11 @@ def test_texts_and_heartbeats_of_many_are_written_and_those_asked_to_stop_are_to
     Message.objects.filter(pk=silent.answer_id).update(parts=[{"type": "text", "text": "as it was"}])
     Turn.objects.filter(pk=stopped.pk).update(stop_requested=True)
     stopping = checkpoint(
-        [Progress(new, parts_of("Hello"), 3), Progress(silent, None, 2), Progress(stopped, parts_of("Half of"), 5)]
+        [
+            TurnProgress(new, parts_of("Hello"), 3),
+            TurnProgress(silent, None, 2),
+            TurnProgress(stopped, parts_of("Half of"), 5),
+        ]
     )
     assert stopping == {new.pk: False, silent.pk: False, stopped.pk: True}
     assert [alive(turn) for turn in (new, silent, stopped)] == [True] * 3
@@ -84,14 +88,14 @@ def test_texts_and_heartbeats_of_many_are_written_and_those_asked_to_stop_are_to
 def test_a_turn_that_somebody_else_has_ended_is_left_alone(owner: User) -> None:
     ours, ended = running(owner), running(owner)
     Turn.objects.filter(pk=ended.pk).update(status=Turn.Status.INTERRUPTED, attempt=ended.attempt + 1)
-    assert checkpoint([Progress(ours, None, 1), Progress(ended, parts_of("too late"), 9)]) == {ours.pk: False}
+    assert checkpoint([TurnProgress(ours, None, 1), TurnProgress(ended, parts_of("too late"), 9)]) == {ours.pk: False}
     assert not alive(ended) and Message.objects.get(pk=ended.answer_id).parts == []
 
 
 def test_a_row_that_is_locked_holds_up_no_other_and_is_still_ours(owner: User, locked: "set[UUID]") -> None:
     free, blocked = running(owner), running(owner)
     locked.add(blocked.pk)
-    stopping = checkpoint([Progress(blocked, parts_of("later"), 1), Progress(free, parts_of("now"), 1)])
+    stopping = checkpoint([TurnProgress(blocked, parts_of("later"), 1), TurnProgress(free, parts_of("now"), 1)])
     assert stopping == {blocked.pk: False, free.pk: False}
     assert alive(free) and not alive(blocked)
 
@@ -100,7 +104,7 @@ def test_what_cannot_be_stored_is_left_out_and_what_is_only_written_like_it_stay
     turn = running(owner)
     parts = [{"type": "text", "text": "A NUL\x00, half a \ud83d, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"}]
     text = "A NUL, half a ?, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"
-    checkpoint([Progress(turn, dump(parts), 1)])
+    checkpoint([TurnProgress(turn, dump(parts), 1)])
     assert Message.objects.get(pk=turn.answer_id).text == text
-    assert end(turn, Ending(Turn.Status.DONE), Outcome(parts, 2))
+    assert end(turn, Ending(Turn.Status.DONE), TurnOutcome(parts, 2))
     assert Message.objects.get(pk=turn.answer_id).text == text

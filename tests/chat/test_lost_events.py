@@ -20,7 +20,7 @@ from chat.realtime import event_stream, turn_stream
 from chat.realtime.events import Approval, EventType, fold
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of
-from chat.turns.store import INTERRUPTED, Ending, Outcome, Progress, last_event
+from chat.turns.store import INTERRUPTED, Ending, TurnOutcome, TurnProgress, last_event
 from chat.turns.submit import Ask
 from chat.turns.submit import submit as begin
 from contrib.ag_ui.translation import RunHead, Translation
@@ -77,7 +77,7 @@ def begin_turn(user: User) -> Turn:
     TURNS.remove(waits.pk)
     claimed = claim(waits.pk)
     assert claimed is not None
-    return claimed
+    return claimed.turn
 
 
 async def lose(turn: UUID) -> None:
@@ -86,7 +86,7 @@ async def lose(turn: UUID) -> None:
 
 
 async def checkpoint(turn: Turn, answer: Answer) -> None:
-    await on_database(store.checkpoint, [Progress(turn, store.dump(answer.parts), answer.seq)])
+    await on_database(store.checkpoint, [TurnProgress(turn, store.dump(answer.parts), answer.seq)])
 
 
 async def work(turn: Turn, dice: Random) -> Answer:
@@ -107,7 +107,7 @@ async def work(turn: Turn, dice: Random) -> Answer:
     type_, payload = last_event(DONE, answer.usage_row())
     answer.emit(type_, **payload)
     events = answer.drain()
-    outcome = Outcome(answer.parts, answer.seq, answer.usage_row(), finish_reason="stop")
+    outcome = TurnOutcome(answer.parts, answer.seq, answer.usage_row(), finish_reason="stop")
     assert await on_database(store.end, turn, DONE, outcome) is not None
     await turn_stream.append(turn.pk, events)
     if dice.random() < 0.3:
@@ -225,7 +225,7 @@ def test_what_follows_a_loss_is_not_added_to_an_answer_that_lacks_what_was_lost(
 def test_a_reader_of_a_turn_that_is_deleted_hears_no_more(turn: Turn) -> None:
     async def run() -> list[dict[str, Any]]:
         reading = asyncio.create_task(read(turn))
-        await on_database(partial(store.end, turn, INTERRUPTED, Outcome([], 0)))
+        await on_database(partial(store.end, turn, INTERRUPTED, TurnOutcome([], 0)))
         await on_database(Turn.objects.filter(pk=turn.pk).delete)
         return await reading
 
@@ -247,7 +247,7 @@ def test_a_reader_waits_for_the_last_event_of_a_turn_whose_row_has_just_ended(
         type_, payload = last_event(DONE, {})
         answer.emit(type_, **payload)
         events = answer.drain()
-        await on_database(store.end, turn, DONE, Outcome(answer.parts, answer.seq))
+        await on_database(store.end, turn, DONE, TurnOutcome(answer.parts, answer.seq))
         types, late = list[str](), 0
         async for several in event_stream.events_of(turn):
             types += [event.type for event in several]

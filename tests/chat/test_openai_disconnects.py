@@ -15,7 +15,7 @@ from django.middleware.security import SecurityMiddleware
 from psycopg_pool import PoolTimeout
 
 from chat.models import Turn
-from chat.models.queries import join_line
+from chat.models.conversation_state import join_line
 from chat.openai_api.serialize import Completion, Head, Relay
 from core import background
 from llm.models import Model

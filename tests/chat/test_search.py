@@ -15,7 +15,7 @@ from chat.conversations.importing.jobs import store
 from chat.conversations.importing.reading import Foreign, Said
 from chat.conversations.search import excerpt, search, without_marks
 from chat.models import Conversation, Message
-from chat.models.words import phrases, tsquery
+from chat.models.words import parse_query, tsquery
 from projects.models import Project
 from tests.chat.conversations import past
 
@@ -82,7 +82,7 @@ def test_what_is_not_there_is_not_found(user: User, query: str) -> None:
 
 @given(st.text(max_size=60))
 def test_no_query_is_an_error_of_the_database(query: str) -> None:
-    parsed = phrases(query)
+    parsed = parse_query(query)
     assert all(term.word.isalnum() for phrase in parsed for term in phrase)
     assert (tsquery(parsed) == "") == (not parsed)
     pieces = excerpt(f"before {query} after", parsed)

@@ -8,7 +8,7 @@ import pytest
 
 from chat.conversations.marks import mark_turn
 from chat.models import Conversation, Message, Summary
-from chat.models.words import best, phrases
+from chat.models.words import best, parse_query
 from chat.tools.conversation import CUT, NOTHING, QUOTE, SearchConversation, quotation
 from llm.models import Model
 from llm.types.tools import BadArguments
@@ -78,9 +78,9 @@ def test_rare_words_come_before_frequent_ones_and_of_equals_the_newest(person: P
     conversation = summarised(person, to=19)
     rows = list(Message.objects.filter(conversation=conversation).order_by("depth"))
     ids = [row.pk for row in rows]
-    assert best(ids, phrases("word1 word2 harbour"), 2) == [rows[0].pk, rows[19].pk]
-    assert best(ids, phrases('"word1 word3" 港口? nowhere'), 2) == [rows[8].pk]
-    assert best(ids[1:], phrases("harbour"), 2) == []
+    assert best(ids, parse_query("word1 word2 harbour"), 2) == [rows[0].pk, rows[19].pk]
+    assert best(ids, parse_query('"word1 word3" 港口? nowhere'), 2) == [rows[8].pk]
+    assert best(ids[1:], parse_query("harbour"), 2) == []
 
 
 def test_what_is_sent_as_it_is_or_left_out_is_not_found(person: Person) -> None:
@@ -103,7 +103,7 @@ def test_a_query_without_words_is_refused(person: Person, query: object) -> None
 @pytest.mark.parametrize("blank", [" ", ""])
 def test_of_a_long_message_the_place_with_most_words_is_quoted(blank: str) -> None:
     text = f"harbour {('x' * 9 + blank) * 500} the harbour number 4711 {('y' * 9 + blank) * 500}"
-    quoted = quotation(text, phrases("harbour number"))
+    quoted = quotation(text, parse_query("harbour number"))
     assert "the harbour number 4711" in quoted and quoted.strip(CUT) in text
     assert quoted.startswith(CUT) and quoted.endswith(CUT) and len(quoted) <= QUOTE + 2 * len(CUT)
 

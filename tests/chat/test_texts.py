@@ -19,7 +19,7 @@ from chat.texts.examples import example
 from llm.models import Model
 from personas.models import PromptText
 from personas.services import save_text, use_built_in_text
-from personas.texts import BUILT_IN, TEXTS, Own, Texts
+from personas.texts import BUILT_IN, TEXTS, Texts, TextVersion
 from projects.planner.models.task import Task
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
@@ -49,14 +49,14 @@ def test_every_text_is_shown_in_the_place_where_it_stands() -> None:
         first = re.split(r"\{[a-z]+\}", TEXTS[name].built_in, maxsplit=1)[0].strip()
         assert pieces and first in pieces[0], name
         assert "\ue000" not in str(shown) and "\ue001" not in str(shown)
-        own = example(name, Texts({name: Own(1, f"Mine. {TEXTS[name].built_in}")}))
+        own = example(name, Texts({name: TextVersion(1, f"Mine. {TEXTS[name].built_in}")}))
         assert any("Mine. " in piece for message in own for piece, looked_at in message.pieces if looked_at), name
 
 
 def test_an_empty_text_leaves_the_rest_of_the_prompt() -> None:
     for name, text in TEXTS.items():
         if text.may_be_empty:
-            shown = example(name, Texts({name: Own(1, "")}))
+            shown = example(name, Texts({name: TextVersion(1, "")}))
             assert shown and not any(message.marked for message in shown), name
 
 
@@ -128,7 +128,7 @@ def test_a_title_is_asked_for_in_the_words_that_were_written(
 
 def test_a_run_asks_in_the_words_that_were_written() -> None:
     row = Task(code="D2026-11-21-T02.C01", title="Buy", notes="Two.")
-    texts = Texts({"run_item": Own(1, "{item} – that is {code}.")})
+    texts = Texts({"run_item": TextVersion(1, "{item} – that is {code}.")})
     assert prompts.item(row, texts, again=False, said="Yes.") == "Yes.\n\nBuy\n\nTwo. – that is @D2026-11-21-T02.C01."
     built_in = prompts.item(row, BUILT_IN, again=False, said="")
     assert built_in.startswith("Item @D2026-11-21-T02.C01:\n\nBuy\n\nTwo.\n\nDo this item now")

@@ -11,7 +11,7 @@ from accounts.models import User
 from core.errors import ProductError
 from personas.models import PromptText
 from personas.services import activate_prompt, rules_at, save_text, texts_then, use_built_in_text
-from personas.texts import BUILT_IN, GROUPS, TEXTS, Own, Texts, checked
+from personas.texts import BUILT_IN, GROUPS, TEXTS, Texts, TextVersion, check_text
 from tests.personas.programs import Program
 from workspace.models import WorkspaceVersion
 
@@ -20,7 +20,7 @@ CITATIONS = "prompt-texts/citations/"
 
 def test_every_built_in_text_keeps_its_own_rules_and_has_a_name_of_its_own() -> None:
     for name, text in TEXTS.items():
-        assert checked(name, text.built_in) == text.built_in and text.group in GROUPS and text.purpose, name
+        assert check_text(name, text.built_in) == text.built_in and text.group in GROUPS and text.purpose, name
     assert len({(text.group, text.title) for text in TEXTS.values()}) == len(TEXTS)
 
 
@@ -36,18 +36,20 @@ def test_every_built_in_text_keeps_its_own_rules_and_has_a_name_of_its_own() -> 
 )
 def test_what_cannot_be_sent_is_refused_with_what_is_wrong(name: str, text: str, code: str, sentence: str) -> None:
     with pytest.raises(ProductError) as refused:
-        checked(name, text)
+        check_text(name, text)
     assert refused.value.code == code and sentence in refused.value.detail
 
 
 def test_a_text_is_kept_as_models_read_it() -> None:
-    assert checked("citations", "\r\nCite.\r\nAlways.\r") == "Cite.\nAlways."
-    assert checked("citations", "  ") == ""  # which makes sense: then nothing is said of citing
-    assert checked("title", 'Answer as {"title": …}.') == 'Answer as {"title": …}.'  # braces of other kinds are words
+    assert check_text("citations", "\r\nCite.\r\nAlways.\r") == "Cite.\nAlways."
+    assert check_text("citations", "  ") == ""  # which makes sense: then nothing is said of citing
+    assert (
+        check_text("title", 'Answer as {"title": …}.') == 'Answer as {"title": …}.'
+    )  # braces of other kinds are words
 
 
 def test_what_stands_in_a_placeholders_place_is_not_looked_at_again() -> None:
-    texts = Texts({"run_item": Own(1, "{code}: {item}")})
+    texts = Texts({"run_item": TextVersion(1, "{code}: {item}")})
     assert texts.fill("run_item", code="@A", item="{code} {unknown}") == "@A: {code} {unknown}"
     assert texts["title"] == TEXTS["title"].built_in  # whatever an upgrade makes of it
 

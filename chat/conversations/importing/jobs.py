@@ -38,7 +38,7 @@ from core.lines import first_line
 from core.permissions import Action, has_right
 from core.requests import get_or_404
 from core.sentences import Sentence
-from files.services import require_room, take_room
+from files.services import require_storage, reserve_storage
 from files.storage import unavailable, waiting
 
 STALE_AFTER = timedelta(seconds=60)
@@ -64,7 +64,7 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
         )
         raise ProductError("file_too_large", detail, status=413)
     pk, size = uuid7(), content.size or 0
-    require_room(user, size)
+    require_storage(user, size)
     _require_none_live(user)
     with _storing():
         default_storage.exists(f"{PLACE}/{pk}")  # tells soon where it does not answer
@@ -79,7 +79,7 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
 @transaction.atomic
 def _create(user: User, pk: UUID, name: str, blob: str, size: int) -> Import:
     _require_turn(user)
-    take_room(user, size)
+    reserve_storage(user, size)
     job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob, size=size)
     record(user=user, action="conversation.imported", row=job, changes={"bytes": size})
     transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))

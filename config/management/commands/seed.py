@@ -18,7 +18,7 @@ from files.services import store
 from llm.models import Model, Provider
 from llm.services import set_default_model
 from personas.models import BudgetProfile, Persona, SummaryPrompt, SystemPrompt
-from personas.services import counted, create_persona, save_prompt, set_default_profile
+from personas.services import create_persona, save_prompt, set_default_profile, token_counts
 from projects.services import add_file, create_project
 
 SYSTEM_PROMPT = """\
@@ -56,7 +56,7 @@ class Command(BaseCommand):
                     name="Editor",
                     description="Makes a text clearer and says what it changed.",
                     instructions=EDITOR,
-                    tokens=counted(EDITOR),
+                    tokens=token_counts(EDITOR),
                     visibility=Persona.Visibility.WORKSPACE,
                     starter_messages=["Make this paragraph clearer: "],
                 )

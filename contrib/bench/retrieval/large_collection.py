@@ -112,7 +112,7 @@ def _rankings(queries: list[str], files: QuerySet[File]) -> Iterator[tuple[str, 
     embedder = active_embedder()
 
     def words(query: str) -> object:
-        prepared = ranking.asked(files, [query])
+        prepared = ranking.prepare_search(files, [query])
         return ranking.bm25(files, prepared.queries[0], prepared.collection)
 
     def vectors(query: str) -> object:

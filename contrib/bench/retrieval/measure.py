@@ -46,7 +46,7 @@ def _stored(collection: Collection) -> dict[UUID, str]:
 
 def _by_words(query: str, files: QuerySet[File]) -> list[UUID]:
     """Return the files of the best chunks by BM25 alone."""
-    prepared = ranking.asked(files, [query])
+    prepared = ranking.prepare_search(files, [query])
     scores = ranking.bm25(files, prepared.queries[0], prepared.collection)
     chunks = scores.best(HITS)
     best = [chunk for _, chunk in sorted(zip(-scores.of(chunks), chunks, strict=True))]

@@ -16,7 +16,7 @@ from chat.lab.past import AS_IT_WAS, Variation  # noqa: E402
 from chat.lab.services import chosen, planned  # noqa: E402
 from chat.models import Message, Turn  # noqa: E402
 from chat.prompts import builder, report  # noqa: E402
-from chat.prompts.turn_context import context_of_turn  # noqa: E402
+from chat.prompts.turn_context import context_of_past_turn  # noqa: E402
 from llm.models import Model, Provider  # noqa: E402
 from llm.services import cache_rule  # noqa: E402
 from personas.models import BudgetProfile  # noqa: E402
@@ -56,7 +56,7 @@ def answer(user: User, model: Model) -> None:
             conversation=conversation, user_message=question, answer=reply, model=model, status="done",
             started=now, finished=now,
         )  # fmt: skip
-        context = context_of_turn(turn, model)
+        context = context_of_past_turn(turn, model)
         plan = builder.plan(context, question)
         fingerprint = builder.fingerprint(context, plan.prompt)
         entry = cache.expected(fingerprint, None, cache_rule(model))

@@ -10,11 +10,11 @@ from django.db.models import Count, Sum
 from django.utils import timezone
 
 from chat.ledger.models import ModelCall
-from chat.ledger.services import Figures
-from chat.ledger.sums import KINDS, Used
+from chat.ledger.services import UsageFigures
+from chat.ledger.sums import KINDS, UsageReport
 from chat.models import Conversation, Message, Turn
 from chat.turns import runner
-from chat.turns.store import Asked
+from chat.turns.store import RequestedCall
 from core import background
 from llm.models import Model, Provider
 from tests.application import Application
@@ -168,7 +168,7 @@ def test_a_dead_workers_turn_has_what_was_reported_and_for_the_rest_our_count(pe
     assert first.cost == Decimal("0.00199")  # 300 at 3, 300 at 0.3, 100 at 4, 40 at 15
     assert (second.input, second.output, second.counted) == (call["used"] + call["tools_tokens"], 4, True)
     ModelCall.objects.filter(turn=row).delete()
-    asked_of = {name: call[name] for name in Asked.__annotations__}
+    asked_of = {name: call[name] for name in RequestedCall.__annotations__}
     Turn.objects.filter(pk=row.pk).update(status="running", report={}, asked=[asked_of])  # killed before it was stored
     background.submit(runner.recover(row.pk)).result()
     [only] = calls_of(turn["id"])
@@ -256,5 +256,5 @@ def test_sums_agree_after_many_answers_at_once_with_stops_and_retries(person: Pe
     )
     assert whole["calls"] == 18 and whole["money"] == sum(Decimal(turn["cost"]) for turn in ended)
     for by in KINDS:
-        sums = sum((line.figures for line in Used(None, None, UTC, mine).lines(by)), Figures())
+        sums = sum((line.figures for line in UsageReport(None, None, UTC, mine).lines(by)), UsageFigures())
         assert (sums.calls, sums.input, sums.output, sums.cost) == tuple(whole.values())

@@ -12,7 +12,7 @@ from openai import OpenAI
 
 from accounts.models import Limit
 from chat.ledger.models import ModelCall
-from chat.ledger.sums import Used, sum_days
+from chat.ledger.sums import UsageReport, sum_days
 from chat.models import Attachment, Conversation, Message
 from chat.tools.files import Scope, SearchFiles
 from core.errors import ModelError
@@ -60,7 +60,7 @@ def test_what_is_indexed_is_its_owners_and_what_is_searched_the_searchers(remote
     assert (first.person, first.purpose, first.model, first.model_name) == (owner, "embedding", None, "small")
     assert first.input > 0 and not first.counted and first.cost == Decimal(2) * first.input / 1_000_000
     assert (second.person, second.conversation, second.input, second.output) == (other, place, len("falcon") // 4, 0)
-    sums = Used(None, None, timezone.get_default_timezone(), {"person_id": owner.pk}).total()
+    sums = UsageReport(None, None, timezone.get_default_timezone(), {"person_id": owner.pk}).total()
     assert (sums.calls, sums.answers, sums.input, sums.cost) == (1, 0, first.input, first.cost)
 
 

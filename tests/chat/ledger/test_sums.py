@@ -16,8 +16,8 @@ from django.utils import timezone
 from accounts.models import PeopleGroup, User
 from chat.background.tasks import sum_usage
 from chat.ledger.models import ModelCall, PersonSum, UsageDay, UsageSum
-from chat.ledger.services import OF_CALLS, Figures, midnight
-from chat.ledger.sums import KINDS, SETTLED, Used
+from chat.ledger.services import OF_CALLS, UsageFigures, midnight
+from chat.ledger.sums import KINDS, SETTLED, UsageReport
 from chat.models import Conversation
 from llm.models import Model, Provider
 from personas.models import Persona
@@ -83,15 +83,15 @@ def used(people: list[User], models: list[Model]) -> list[Model]:
     return models
 
 
-def from_calls(*names: str, **only: Any) -> dict[Any, Figures]:
-    """Return the figures that `Used.by` must give, computed from the calls alone."""
+def from_calls(*names: str, **only: Any) -> dict[Any, UsageFigures]:
+    """Return the figures that `UsageReport.by` must give, computed from the calls alone."""
     zone = timezone.get_default_timezone()
     rows = ModelCall.objects.filter(created__gte=midnight(first_day(), zone), **only).order_by()
     rows = rows.annotate(day_id=TruncDate("created", tzinfo=zone))
     figures = {}
     for row in rows.values(*names).annotate(**OF_CALLS):
         key = tuple(row.pop(name) for name in names)
-        figures[key if len(key) > 1 else key[0]] = Figures(**row)
+        figures[key if len(key) > 1 else key[0]] = UsageFigures(**row)
     return figures
 
 
@@ -99,8 +99,8 @@ def first_day() -> Any:
     return timezone.localdate(timezone=timezone.get_default_timezone()) - timedelta(days=SHOWN - 1)
 
 
-def used_since(**only: Any) -> Used:
-    return Used(first_day(), None, timezone.get_default_timezone(), only)
+def used_since(**only: Any) -> UsageReport:
+    return UsageReport(first_day(), None, timezone.get_default_timezone(), only)
 
 
 def last_day() -> Any:
@@ -120,7 +120,7 @@ def test_figures_are_those_of_the_calls_before_and_after_days_are_summed(used: l
     assert len(figures["day_id",]) >= SHOWN - 2
     total = used_since().total()
     for kind in KINDS:
-        assert sum((line.figures for line in used_since().lines(kind)), Figures()) == total
+        assert sum((line.figures for line in used_since().lines(kind)), UsageFigures()) == total
     assert len(figures["person_id",]) == 3
     zone = timezone.get_default_timezone()
     calls = ModelCall.objects.filter(created__gte=midnight(first_day(), zone)).order_by()
@@ -138,7 +138,7 @@ def test_of_one_person_and_of_one_model_figures_are_those_of_their_calls(
     for only in (of_person, of_model, of_person | of_model, {"person_id": uuid4()}, {"persona_id": None}):
         usage = used_since(**only)
         assert {names: usage.by(*names) for names in BY} == {names: from_calls(*names, **only) for names in BY}
-        assert usage.total() == sum(from_calls("day_id", **only).values(), Figures())
+        assert usage.total() == sum(from_calls("day_id", **only).values(), UsageFigures())
 
 
 def test_what_sums_know_of_one_person_and_of_one_model_is_asked_of_them(used: list[Model], people: list[User]) -> None:

@@ -14,7 +14,7 @@ from accounts.models import User
 from core.errors import NotFound
 from projects.models import Project
 from projects.planner import services
-from projects.planner.models.task import Progress, Task
+from projects.planner.models.task import Task, TaskProgress
 from projects.planner.queries import visible_task, with_progress
 from projects.planner.rules import Actor, DraftItem
 from tests.projects.planner.planning import DAY, NEXT, item, new, refused, status, titles
@@ -154,7 +154,7 @@ def test_a_finished_task_says_when_and_a_reopened_one_does_not(actor: Actor) -> 
 def test_the_order_is_the_users(actor: Actor) -> None:
     a, b, c = (new(actor, name) for name in "abc")
     other_day = new(actor, "elsewhere", date=NEXT)
-    day = Task.objects.beside(a)
+    day = Task.objects.in_list_of(a)
     services.reorder(actor=actor, task=c, after=None)
     assert titles(day.all()) == ["c", "a", "b"]
     services.reorder(actor=actor, task=c, after=a)
@@ -229,7 +229,14 @@ def test_progress_counts_the_tasks_below_at_any_depth(
     rows = [year, month, work, day, other, day.children.all()[0]]
     with django_assert_max_num_queries(4):
         progress = [row.progress for row in with_progress(rows)]
-    assert progress == [Progress(1, 4), Progress(0, 3), Progress(0, 2), Progress(1, 2), Progress(0, 0), None]
+    assert progress == [
+        TaskProgress(1, 4),
+        TaskProgress(0, 3),
+        TaskProgress(0, 2),
+        TaskProgress(1, 2),
+        TaskProgress(0, 0),
+        None,
+    ]
 
 
 def test_other_peoples_tasks_cannot_be_changed(actor: Actor) -> None:

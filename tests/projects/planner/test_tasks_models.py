@@ -146,6 +146,6 @@ def test_the_history_of_one_task_is_not_that_of_another(actor: Actor) -> None:
     new(actor)
     new(Actor(User.objects.create_user("other")))
     assert len(history(task)) == 1
-    services.reorder(actor=actor, task=task, after=Task.objects.beside(task).last())
+    services.reorder(actor=actor, task=task, after=Task.objects.in_list_of(task).last())
     assert history(task)[1:] == [(task.code, "position", "0", "1", "")]
     assert task.date == DAY

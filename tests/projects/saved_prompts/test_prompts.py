@@ -10,7 +10,7 @@ from accounts.services import create_token
 from core.errors import ProductError
 from projects.models import Membership, Project
 from projects.saved_prompts.models import SavedPrompt
-from projects.saved_prompts.variables import Variable, filled, variables
+from projects.saved_prompts.variables import Variable, fill, variables
 from tests.conftest import Person
 from tests.product import Caller
 
@@ -49,8 +49,8 @@ def test_variables_are_found_and_other_braces_are_text(text: str, expected: list
 
 def test_a_text_is_filled_and_what_is_put_in_is_not_read_again() -> None:
     text = "To {{who}} ({{tone:formal|friendly}}, {{length:short}}): {{who}}, {{"
-    assert filled(text, {"who": "{{tone}}\n"}) == "To {{tone}}\n (formal, short): {{tone}}\n, {{"
-    assert filled(text, {"who": "Ann", "tone": "friendly", "length": "long"}) == "To Ann (friendly, long): Ann, {{"
+    assert fill(text, {"who": "{{tone}}\n"}) == "To {{tone}}\n (formal, short): {{tone}}\n, {{"
+    assert fill(text, {"who": "Ann", "tone": "friendly", "length": "long"}) == "To Ann (friendly, long): Ann, {{"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_text_is_filled_and_what_is_put_in_is_not_read_again() -> None:
 )
 def test_what_cannot_be_put_in_is_refused(values: dict[str, str], code: str) -> None:
     with pytest.raises(ProductError) as refused:
-        filled("{{who}} {{tone:formal|friendly}}", values)
+        fill("{{who}} {{tone:formal|friendly}}", values)
     assert refused.value.code == code
 
 
