@@ -1,4 +1,4 @@
-"""Celery tasks of this app. Of a delivery of a webhook the row is the truth, not the broker."""
+"""Celery tasks of this app. The row of a webhook's delivery is the truth, not the broker."""
 
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from core.background import carry, enqueue, on_database
 
 @shared_task
 def forget_expired() -> None:
-    """Removes sessions, kept answers, deliveries and acts of the audit that are past their time."""
+    """Delete expired sessions, idempotent answers, deliveries and acts of the audit."""
     SessionStore.clear_expired()
     forget_answers()
     webhooks.forget_old()
@@ -31,7 +31,7 @@ def mail_forgotten(email: str, origin: str) -> None:
 
 @shared_task
 def mail_sign_up(email: str, origin: str) -> None:
-    """Who has an account already gets a link to it instead."""
+    """Mail a link to sign up; a person with an account gets a link to it instead."""
     if not addresses.mail_sign_up(email=email, origin=origin):
         people.mail_forgotten(email=email, origin=origin)
 

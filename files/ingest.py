@@ -15,7 +15,7 @@ from django.utils.translation import gettext_noop
 from redis.exceptions import RedisError
 
 from accounts.webhooks.services import emit
-from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
+from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, stale_rows
 from core.errors import ProductError
 from core.sentences import Sentence
 from files import passwords, storage
@@ -104,20 +104,20 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
 
 def unread() -> list[UUID]:
     """Some of those that nobody is reading; a file whose reader died twice is marked failed."""
-    dead = silent(_at(File.Status.PROCESSING))
+    dead = stale_rows(_at(File.Status.PROCESSING))
     _give_up(dead.filter(attempt__gte=MAX_READS))
     dead.update(status=File.Status.UPLOADED, heartbeat=Now() - STALE_AFTER)
-    return _first(silent(_at(File.Status.UPLOADED), UNCLAIMED_AFTER))
+    return _first(stale_rows(_at(File.Status.UPLOADED), UNCLAIMED_AFTER))
 
 
 def unindexed() -> list[UUID]:
     """Some of those that have text and nobody is indexing."""
-    return _first(silent(_at(*READABLE).filter(attempt__lt=File.MAX_INDEXINGS)))
+    return _first(stale_rows(_at(*READABLE).filter(attempt__lt=File.MAX_INDEXINGS)))
 
 
 def claim_index(file_id: UUID) -> File | None:
     """The file, ours to index; None when it is indexed, or somebody else is at it."""
-    free = _at(*READABLE).filter(attempt=0) | silent(_at(*READABLE))
+    free = _at(*READABLE).filter(attempt=0) | stale_rows(_at(*READABLE))
     return File.objects.get(pk=file_id) if claim(free, file_id, attempt=F("attempt") + 1) else None
 
 

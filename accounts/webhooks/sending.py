@@ -27,7 +27,7 @@ from django.utils import timezone
 from accounts.models.webhook import Webhook, WebhookDelivery
 from core.errors import ProductError
 from core.net.fetch import CheckedTransport
-from core.net.url_safety import Guard, Refused
+from core.net.url_safety import FetchRefused, Guard
 from core.sentences import NO_SENTENCE, Sentence
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the specification's marker of a secret, not a secret
@@ -104,7 +104,7 @@ async def attempt(delivery: WebhookDelivery) -> Tried:
         status = await _posted(delivery.webhook.url, headers, body)
     except ProductError as error:
         detail, code = error.sentence.dump(), error.code
-    except Refused as refusal:
+    except FetchRefused as refusal:
         detail = str(refusal)
     except (TimeoutError, httpx2.TimeoutException):
         detail = f"There was no answer within {TIMEOUT:g} seconds."

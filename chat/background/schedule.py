@@ -32,11 +32,11 @@ async def overdue() -> list[str]:
     return found
 
 
-async def keep(deaf: Callable[[], bool] = bool) -> None:
-    """Does what is overdue, until it is cancelled; a `deaf` worker, which may be cut off, leaves it to others."""
+async def keep(stalled: Callable[[], bool] = bool) -> None:
+    """Does what is overdue, until it is cancelled; a `stalled` worker, which may be cut off, leaves it to others."""
     while True:
         await asyncio.sleep(EVERY)
-        if not deaf():
+        if not stalled():
             await look()
 
 

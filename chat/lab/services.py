@@ -24,7 +24,7 @@ from chat.models import Conversation, Turn
 from chat.prompts.builder import model_request
 from chat.prompts.report import Change, compare
 from core.audit.services import record
-from core.background import claim, enqueue, heartbeat, on_database, silent, submit
+from core.background import claim, enqueue, heartbeat, on_database, stale_rows, submit
 from core.errors import NotFound, ProductError
 from core.i18n import dollars
 from core.permissions import require_right
@@ -216,7 +216,7 @@ def conversation_of(text: str) -> Conversation:
 
 def unclaimed() -> list[UUID]:
     """Replays that wait for a worker, or whose worker is gone."""
-    return list(silent(Replay.objects.live()).values_list("pk", flat=True))
+    return list(stale_rows(Replay.objects.live()).values_list("pk", flat=True))
 
 
 def run(pk: UUID) -> None:
@@ -237,7 +237,7 @@ def run(pk: UUID) -> None:
 
 def _claim(pk: UUID) -> Replay | None:
     waiting = Replay.objects.filter(status=Replay.Status.QUEUED)
-    running = silent(Replay.objects.filter(status=Replay.Status.RUNNING))
+    running = stale_rows(Replay.objects.filter(status=Replay.Status.RUNNING))
     if not claim(waiting | running, pk, status=Replay.Status.RUNNING, planned=0, attempt=F("attempt") + 1):
         return None
     related = ("author", "conversation", "model__provider", "profile", "system_prompt")

@@ -2,7 +2,7 @@
 
 from typing import Required, TypedDict
 
-from core.net.outgoing import Sent
+from core.net.outgoing import OutgoingRequest
 
 
 class FoundDocument(TypedDict, total=False):
@@ -93,5 +93,5 @@ class MessagePart(TypedDict, total=False):
     until: str
     error: bool
     documents: list[FoundDocument]
-    outgoing: list[Sent]
+    outgoing: list[OutgoingRequest]
     stored: StoredResultPart

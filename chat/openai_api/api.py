@@ -21,7 +21,7 @@ from chat.openai_api.parse import body_of, read
 from chat.openai_api.serialize import Completion, Head, Relay
 from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
-from core.api.rate_limit import Allowance, count, require
+from core.api.rate_limit import RateAllowance, count, require
 from core.api.views import missing_scope
 from core.background import completed
 from core.errors import ProductError
@@ -39,7 +39,7 @@ class Caller(NamedTuple):
 
     user: User
     scopes: frozenset[str]
-    allowance: Allowance | None
+    allowance: RateAllowance | None
 
 
 Arguments = ParamSpec("Arguments")
@@ -89,7 +89,7 @@ def _caller(request: HttpRequest, scopes: tuple[str, ...]) -> Caller:
     return Caller(user, frozenset(row.scopes), count(user, "chat"))
 
 
-def _with_limits(response: HttpResponseBase, allowance: Allowance | None) -> HttpResponseBase:
+def _with_limits(response: HttpResponseBase, allowance: RateAllowance | None) -> HttpResponseBase:
     if allowance is not None:
         response["X-RateLimit-Limit-Requests"] = str(allowance.limit)
         response["X-RateLimit-Remaining-Requests"] = str(max(0, allowance.limit - allowance.used))

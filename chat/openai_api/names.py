@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.utils.text import slugify
 
-from accounts.access.rights import kept_models_of
+from accounts.access.rights import cached_models_of
 from accounts.models import User
 from core.errors import ProductError
 from llm.models import Model
@@ -51,7 +51,7 @@ class Offered:
 def offered(user: User) -> list[Offered]:
     """The personas first, then the models."""
     taken: set[str] = set()
-    rows = sorted(kept_models_of(user), key=lambda row: (row.created, row.pk))
+    rows = sorted(cached_models_of(user), key=lambda row: (row.created, row.pk))
     models = list(_named(user, rows, taken))
     personas = Persona.objects.visible_to(user).defer("instructions", "starter_messages")
     return [*_named(user, personas.order_by("created", "pk"), taken), *models]

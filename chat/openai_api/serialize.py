@@ -21,7 +21,7 @@ from chat.realtime import event_stream
 from chat.realtime.events import EventType, WireEvent
 from chat.rendering.references import CITED
 from chat.turns.services import stop_turn
-from core.background import carry, persistently
+from core.background import carry, with_retries
 from core.errors import ProductError
 from llm import tokens
 
@@ -314,7 +314,7 @@ class Relay:
         except (OperationalError, InterfaceError):
             # All connections to the database are taken, or it is away. Nobody asks again for a client that is gone.
             logger.warning("turn %s is stopped once the database can be asked", self._turn.pk)
-            carry(persistently(self._stop))
+            carry(with_retries(self._stop))
 
     def _stop(self) -> None:
         stop_turn(user=self._turn.conversation.owner, turn=self._turn)

@@ -25,7 +25,7 @@ from chat.tools.toolbox import without_tools
 from core.background import on_database
 from core.errors import ProductError
 from core.lines import first_line
-from core.net.outgoing import Sent
+from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
 from files.models import File
 from llm.counting import exact_count
@@ -417,7 +417,7 @@ def call_number(asked: str | None) -> int | None:
     return int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 5 else 0
 
 
-class Outgoing(Sent):
+class Outgoing(OutgoingRequest):
     """`tool`: the name of the one that sent it."""
 
     tool: str

@@ -29,7 +29,7 @@ from chat.readings.layout import Layout, layout_of
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.planning import Budget
 from core import background
-from core.background import on_database, persistently
+from core.background import on_database, with_retries
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
 from llm import tokens
@@ -86,16 +86,16 @@ class _Work:
 
 def unclaimed() -> list[UUID]:
     """Readings that wait for a worker, or whose worker is gone."""
-    gone = list(background.silent(Reading.objects.filter(status__in=AT_WORK)).values_list("pk", flat=True))
+    gone = list(background.stale_rows(Reading.objects.filter(status__in=AT_WORK)).values_list("pk", flat=True))
     return [*background.unclaimed(Reading.objects.filter(status=Reading.Status.QUEUED)), *gone]
 
 
 def claim(pk: UUID) -> Reading | None:
     """The reading, now ours; None when somebody else has it, or it ended. One that makes no progress is given up, and
     one that was answered when its worker went is done."""
-    services.settle(background.silent(Reading.objects.filter(pk=pk)))
+    services.settle(background.stale_rows(Reading.objects.filter(pk=pk)))
     waiting, running = (Reading.objects.filter(status=each) for each in (Reading.Status.QUEUED, Reading.Status.RUNNING))
-    free = waiting | background.silent(running)
+    free = waiting | background.stale_rows(running)
     counted = {"attempt": F("attempt") + 1, "tries": F("tries") + 1}
     if not background.claim(free, pk, status=Reading.Status.RUNNING, **counted):
         return None
@@ -122,7 +122,7 @@ async def run(pk: UUID) -> None:
     except asyncio.CancelledError:
         long_ago = timezone.now() - timedelta(minutes=1)
         again = {"status": Reading.Status.QUEUED, "tries": 0, "heartbeat": long_ago}
-        await asyncio.shield(persistently(lambda: services.settle(rows) or rows.update(**again)))
+        await asyncio.shield(with_retries(lambda: services.settle(rows) or rows.update(**again)))
         raise
     except _Lost:
         logger.info("reading %s was stopped, or is another worker's", pk)
@@ -130,11 +130,11 @@ async def run(pk: UUID) -> None:
         code, detail = error.code, error.sentence
         stopped = code == "calls_used_up"
         status = Reading.Status.STOPPED if stopped else Reading.Status.FAILED
-        await persistently(lambda: _end(reading, status=status, code=code, detail=detail))
+        await with_retries(lambda: _end(reading, status=status, code=code, detail=detail))
     except Exception:
         logger.exception("reading %s failed", pk)
         detail = Sentence("Something went wrong on the server. Go on with what is missing.")
-        await persistently(lambda: _end(reading, status=Reading.Status.FAILED, code="internal_error", detail=detail))
+        await with_retries(lambda: _end(reading, status=Reading.Status.FAILED, code="internal_error", detail=detail))
 
 
 def _rows(reading: Reading) -> QuerySet[Reading]:
@@ -152,7 +152,7 @@ async def _while_ours(rows: QuerySet[Reading], work: Coroutine[Any, Any, None]) 
     task = asyncio.create_task(work)
     try:
         while not (await asyncio.wait({task}, timeout=LOOK_EVERY))[0]:
-            if not await persistently(rows.exists):
+            if not await with_retries(rows.exists):
                 raise _Lost
         task.result()
     finally:

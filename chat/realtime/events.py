@@ -26,7 +26,7 @@ from chat.citations.support import Reason
 from chat.models import Conversation, Turn
 from chat.models.parts import CitationDoubt, CitedSource, FoundDocument, MessagePart, StoredResultPart
 from core.json_types import JsonObject
-from core.net.outgoing import Sent
+from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
 from llm.types.model_call import FinishReason
 
@@ -254,7 +254,7 @@ class EventPayload(TypedDict, total=False):
     error: bool
     arguments: str
     documents: list[FoundDocument]
-    outgoing: list[Sent]
+    outgoing: list[OutgoingRequest]
     stored: StoredResultPart
     number: int
     title: str

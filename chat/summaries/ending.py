@@ -15,7 +15,7 @@ from uuid_utils.compat import uuid7
 from chat.models import Conversation, SummaryJob
 from chat.models.conversation_state import settle
 from chat.models.summary import SummaryJobQuerySet
-from core.background import silent
+from core.background import stale_rows
 from core.sentences import Sentence
 
 # All three from a summary's beginning, with what stands in for it.
@@ -66,7 +66,7 @@ def expire(jobs: SummaryJobQuerySet) -> list[UUID]:
     now = timezone.now()
     not_begun = Q(status=SummaryJob.Status.QUEUED, created__lte=now - BEGUN_WITHIN)
     late = jobs.live().filter(Q(created__lt=now - PATIENCE) | not_begun)
-    gone = silent(late.filter(status=SummaryJob.Status.RUNNING))
+    gone = stale_rows(late.filter(status=SummaryJob.Status.RUNNING))
     ended = [job.conversation_id for job in gone if interrupt(job.pk)]
     return ended + [job.conversation_id for job in late if time_out(job)]
 

@@ -12,7 +12,7 @@ from chat.documents.numbers import give_numbers
 from chat.models import Conversation
 from chat.tools.permission import Gate
 from core.background import on_database
-from core.net.url_safety import Refused
+from core.net.url_safety import FetchRefused
 from core.sentences import Sentence
 from llm.tools.open_url import OpenUrlTool
 from llm.types.tools import Tool, ToolOutput
@@ -61,7 +61,7 @@ def _pdf(body: bytes) -> str:
             return extract(Path(file.name), "page.pdf").text
         except ReaderError as error:
             why = str(error.sentence).partition(". ")[0]  # what follows is advice on uploads
-            raise Refused(f"This PDF cannot be read. {why}.") from error
+            raise FetchRefused(f"This PDF cannot be read. {why}.") from error
 
 
 READERS: Mapping[str, Callable[[bytes], str]] = {"application/pdf": _pdf}

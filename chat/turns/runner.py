@@ -38,10 +38,10 @@ from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
 from chat.turns.rights import Uses, require_rights, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_event
-from core.background import completed, first_on_database, on_database, persistently
+from core.background import completed, first_on_database, on_database, with_retries
 from core.errors import ModelError, ProductError
 from core.logs import tracing
-from core.logs.context import knowing
+from core.logs.context import log_context
 from core.logs.metrics import FIRST_TOKEN, STOPS, TOKENS, TURNS, WRITTEN
 from core.sentences import Sentence
 from llm import agent_loop
@@ -115,7 +115,10 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     turn = claimed[0].turn
     said = {"request_id": turn.request_id, "user_id": turn.conversation.owner_id, "turn_id": turn.pk}
     try:
-        with knowing(said), tracing.span("answer", SpanKind.CONSUMER, turn_id=str(turn.pk), request_id=turn.request_id):
+        with (
+            log_context(said),
+            tracing.span("answer", SpanKind.CONSUMER, turn_id=str(turn.pk), request_id=turn.request_id),
+        ):
             await _Run(*claimed).carry_out()
     finally:
         _running.discard(task)
@@ -450,7 +453,7 @@ class _Run:
         self.answer.emit(last, **payload)
         events = [*self._unpublished, *self.answer.drain()]
         await asyncio.gather(*self._storing, return_exceptions=True)
-        state = await persistently(partial(self._store_end, ending))
+        state = await with_retries(partial(self._store_end, ending))
         if state is None:
             return
         self._count(ending)

@@ -33,7 +33,7 @@ from chat.prompts.history import known_by
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventPayload, EventType
 from chat.turns.line import left_behind
-from core.background import silent, unclaimed
+from core.background import stale_rows, unclaimed
 from core.errors import ModelError, ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from llm import tokens
@@ -454,7 +454,7 @@ class StaleTurns:
 
 def stale() -> StaleTurns:
     """Return the turns for the sweeper."""
-    running = silent(Turn.objects.filter(status=Turn.Status.RUNNING))
+    running = stale_rows(Turn.objects.filter(status=Turn.Status.RUNNING))
     return StaleTurns(
         list(running.values_list("pk", flat=True)),
         unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED, pk__in=left_behind())),
@@ -463,7 +463,7 @@ def stale() -> StaleTurns:
 
 def stale_turn(turn_id: UUID) -> Turn | None:
     """Return a running turn without a heartbeat, with the rows that `end` needs."""
-    rows = silent(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
+    rows = stale_rows(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
     related = ("answer", "conversation__persona", "conversation__owner", "model__provider")
     return rows.select_related(*related).first()
 

@@ -36,7 +36,7 @@ def readiness(client: Client, status: int = 200) -> Any:
 
 def report_workers(*queues: str) -> None:
     """Report workers of these queues until this process has noticed them."""
-    telling = background.submit(background.tell_queues(queues))
+    telling = background.submit(background.report_queues(queues))
     until(lambda: set(queues) <= set(background.queues_heard()), "a worker has said that it is there")
     telling.cancel()
 
@@ -70,12 +70,12 @@ def test_without_redis_it_is_not_ready(client: Client, settings: Settings) -> No
 
 
 def test_a_worker_touches_its_file_while_it_takes_work(tmp_path: Path) -> None:
-    def shown(deaf: bool) -> Path:
-        file, called = tmp_path / str(deaf), threading.Event()
+    def shown(stalled: bool) -> Path:
+        file, called = tmp_path / str(stalled), threading.Event()
 
         def is_deaf() -> bool:
             called.set()
-            return deaf
+            return stalled
 
         showing = background.submit(background.show_life(file, is_deaf))
         assert called.wait(WAIT)
@@ -83,5 +83,5 @@ def test_a_worker_touches_its_file_while_it_takes_work(tmp_path: Path) -> None:
         showing.cancel()
         return file
 
-    assert shown(deaf=False).exists()
-    assert not shown(deaf=True).exists()
+    assert shown(stalled=False).exists()
+    assert not shown(stalled=True).exists()

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from chat.models import Import, Message
 from chat.prompts.history import counts_of, store_counts
-from core.background import silent
+from core.background import stale_rows
 from llm.models import Model
 from llm.tokens import CATCH_ALL, tokenizer
 from personas.services import default_profile
@@ -25,7 +25,7 @@ STALE_AFTER = timedelta(seconds=60)
 
 def silent_ones() -> list[UUID]:
     """Imports whose counts wait for a worker, or whose worker is gone."""
-    return list(silent(Import.objects.uncounted(), STALE_AFTER).values_list("pk", flat=True))
+    return list(stale_rows(Import.objects.uncounted(), STALE_AFTER).values_list("pk", flat=True))
 
 
 def run(pk: UUID) -> None:

@@ -32,7 +32,7 @@ from chat.conversations.importing.stream import not_an_export
 from chat.models import Attachment, Conversation, Import, Message
 from chat.models.words import title_from
 from core.audit.services import record
-from core.background import claim, enqueue, silent
+from core.background import claim, enqueue, stale_rows
 from core.errors import NotFound, ProductError
 from core.lines import first_line
 from core.permissions import Action, has_right
@@ -180,7 +180,7 @@ def visible_import(user: User, pk: UUID) -> Import:
 
 def unclaimed() -> list[UUID]:
     """Imports that wait for a worker, or whose worker is gone."""
-    return list(silent(Import.objects.live(), STALE_AFTER).values_list("pk", flat=True))
+    return list(stale_rows(Import.objects.live(), STALE_AFTER).values_list("pk", flat=True))
 
 
 def run(pk: UUID) -> None:
@@ -201,7 +201,7 @@ def run(pk: UUID) -> None:
 def _claim(pk: UUID) -> Import | None:
     waiting, running = (Import.objects.filter(status=each) for each in (Import.Status.QUEUED, Import.Status.RUNNING))
     fields = {"imported": 0, "known": 0, "skipped": 0, "attempt": F("attempt") + 1}
-    if not claim(waiting | silent(running, STALE_AFTER), pk, status=Import.Status.RUNNING, **fields):
+    if not claim(waiting | stale_rows(running, STALE_AFTER), pk, status=Import.Status.RUNNING, **fields):
         return None
     job = Import.objects.select_related("owner").get(pk=pk)
     if job.attempt > MAX_ATTEMPTS:
