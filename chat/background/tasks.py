@@ -273,7 +273,7 @@ def _begin(conversation_id: UUID) -> bool:
     run = runs.in_conversation(conversation_id) if due.run else None
     resumed = due.interrupted and resuming.resume(conversation_id)
     if due.message:
-        sending.send_kept(conversation_id)
+        sending.send_next(conversation_id)
     if run is not None:
         runs.advance(run)
     if due.summary:

@@ -269,9 +269,17 @@ def test_tools_are_those_that_a_group_may_use_and_what_is_missing_is_said(olga: 
     assert "web_search" in notes
 
 
-def using(user: User, model: Model, **more: object) -> dict[UUID, rights.Uses]:
-    given: dict[str, object] = {"persona": None, "project": None, "web": False, "servers": frozenset(), "tasks": False}
-    return {uuid4(): rights.Uses(user, model.pk, **(given | more))}  # type: ignore[arg-type]  # as each test says
+def using(
+    user: User,
+    model: Model,
+    *,
+    persona: UUID | None = None,
+    project: UUID | None = None,
+    web: bool = False,
+    servers: frozenset[str] = frozenset(),
+    tasks: bool = False,
+) -> dict[UUID, rights.TurnUses]:
+    return {uuid4(): rights.TurnUses(user, model.pk, persona, project, web, servers, tasks)}
 
 
 @database

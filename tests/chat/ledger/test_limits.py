@@ -29,7 +29,7 @@ from chat.prompts.wording import plan_line
 from chat.readings.services import Asked, planned, start_reading
 from chat.runs.services import create_run
 from chat.runs.state_machine import advance
-from chat.sending.services import queue, send, send_kept
+from chat.sending.services import queue, send, send_next
 from chat.summaries import services as summaries
 from chat.turns.store import Ending, TurnOutcome, end
 from chat.turns.submit import Ask, regenerate
@@ -220,7 +220,7 @@ def test_what_a_program_queues_is_still_of_its_token(user: User) -> None:
         turn = ask(user)
         queue(user=user, conversation=turn.conversation, ask=Ask("And then?"))
     done(turn, 10)
-    assert not send_kept(turn.conversation_id)
+    assert not send_next(turn.conversation_id)
     kept = NextMessage.objects.get(conversation=turn.conversation)
     assert kept.text == "And then?" and kept.problem.english.startswith("The limit of 1 turns a day is reached.")
 
