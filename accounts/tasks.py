@@ -1,4 +1,4 @@
-"""Celery tasks of this app. The row of a webhook's delivery is the truth, not the broker."""
+"""Celery tasks of this app."""
 
 from uuid import UUID
 
@@ -10,9 +10,11 @@ from accounts.mailing import addresses
 from accounts.models import User, WebhookDelivery
 from accounts.webhooks import sending
 from accounts.webhooks import services as webhooks
+from accounts.webhooks.sending import DELIVERIES
 from core.api.idempotency import forget_answers
 from core.audit.services import forget_old
-from core.background import carry, enqueue, on_database
+from core.background import carry, on_database
+from core.jobs import sweep_all
 
 
 @shared_task
@@ -41,20 +43,19 @@ def mail_changed(person_id: str, before: str) -> None:
     addresses.mail_changed(person=User.objects.get(pk=person_id), before=before)
 
 
-@shared_task(name=webhooks.DELIVER)
+@shared_task(name=DELIVERIES.task)
 def deliver(delivery_id: str) -> None:
-    delivery = sending.claim(UUID(delivery_id))
+    delivery = DELIVERIES.claim(UUID(delivery_id), "webhook")
     if delivery is not None:
         carry(_deliver(delivery))
 
 
 async def _deliver(delivery: WebhookDelivery) -> None:
-    tried = await sending.attempt(delivery)
-    await on_database(sending.report, delivery, tried)
+    outcome = await sending.attempt(delivery)
+    await on_database(sending.report, delivery, outcome)
 
 
 @shared_task(name="accounts.webhooks.tasks.sweep_webhooks")
 def sweep_webhooks() -> None:
-    """Runs every few seconds: what is due for another try, and what the broker or a dead worker lost."""
-    for delivery_id in sending.due():
-        enqueue(webhooks.DELIVER, delivery_id)
+    """Sweep all jobs: for messages of a beat process of version 0.1, which knows no `core.tasks.sweep_jobs`."""
+    sweep_all()

@@ -163,10 +163,10 @@ CELERY_BEAT_SCHEDULE = {
     "read-models": {"task": "llm.tasks.read_models", "schedule": 86_400.0, "options": {"expires": 3600.0}},
     "forget-requests": {"task": "chat.tasks.forget_requests", "schedule": 3600.0},
     "sweep-blobs": {"task": "files.tasks.sweep_blobs", "schedule": 15.0, "options": {"expires": 15.0}},
+    "sweep-jobs": {"task": "core.tasks.sweep_jobs", "schedule": 5.0, "options": {"expires": 5.0}},
     "sweep-files": {"task": "files.tasks.sweep_files", "schedule": 5.0, "options": {"expires": 5.0}},
     "tidy-conversations": {"task": "chat.tasks.tidy_conversations", "schedule": 60.0, "options": {"expires": 60.0}},
     "sum-usage": {"task": "chat.tasks.sum_usage", "schedule": 600.0, "options": {"expires": 600.0}},
-    "sweep-webhooks": {"task": "accounts.webhooks.tasks.sweep_webhooks", "schedule": 5.0, "options": {"expires": 5.0}},
     "sweep-turns": {"task": "chat.tasks.sweep_turns", "schedule": 5.0, "options": {"expires": 5.0}},
 }
 

@@ -20,9 +20,6 @@ class ImportQuerySet(models.QuerySet["Import"]):
     def live(self) -> "ImportQuerySet":
         return self.filter(status__in=Import.LIVE)
 
-    def uncounted(self) -> "ImportQuerySet":
-        return self.filter(status=Import.Status.DONE, counting=True)
-
     def kept(self) -> "ImportQuerySet":
         """Return failed imports whose upload is still stored, so that they can be tried again."""
         return self.filter(status=Import.Status.FAILED).exclude(blob="")

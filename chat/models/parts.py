@@ -31,7 +31,7 @@ class CitedSource(TypedDict):
 
 
 class DoubtReason(TypedDict):
-    """A reason against a sentence (`chat.citations.support.Reason`), and the words that it is about."""
+    """A reason against a sentence (`chat.citations.support.DoubtKind`), and the words that it is about."""
 
     reason: str
     words: str

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from chat.citations.services import Check, check_against
+from chat.citations.services import PartCheck, check_against
 from chat.readings import planning
 from chat.readings.layout import Layout
 from chat.readings.models import Reading
@@ -38,7 +38,7 @@ def place(reading: Reading, layout: Layout, number: int) -> dict[str, Any]:
     return {"number": number, **named, "start": start - before, "end": end - before, "page": page}
 
 
-def check(reading: Reading, layout: Layout, text: str, answer: str) -> list[Check]:
+def check(reading: Reading, layout: Layout, text: str, answer: str) -> list[PartCheck]:
     """Of an answer from this text, as `chat.citations.services.check`."""
     sources = sources_of(reading, layout, [answer])
     passages = _Passages(text, reading.passages, layout)

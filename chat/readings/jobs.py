@@ -20,15 +20,15 @@ from django.utils import timezone
 from django.utils.translation import gettext_noop
 
 from accounts.realtime import News, tell
-from chat.citations.judging import checked, judged
-from chat.citations.services import Check
+from chat.citations.judging import check_in_time, judge
+from chat.citations.services import PartCheck
 from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.models import ModelCall
 from chat.readings import asking, checking, planning, services
 from chat.readings.layout import Layout, layout_of
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.planning import Budget
-from core import background
+from chat.readings.services import READINGS
 from core.background import on_database, with_retries
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
@@ -42,10 +42,8 @@ PARTS_AT_ONCE = 3
 LOOK_EVERY = 1.0  # seconds until a stop is seen
 PAUSE, LONGEST_PAUSE = 1.0, 20.0  # seconds before a call is made once more
 IN_A_ROW = 3  # parts that fail one after another; then the provider is given up
-MAX_TRIES = 3  # claims without progress
 LONGEST = 60_000  # characters of an answer; a model that never ends is cut off
 TOO_LONG = "context_too_long"
-AT_WORK = (Reading.Status.RUNNING, Reading.Status.CHECKING)
 NOT_CHECKED = gettext_noop("The check of what the answer cites was ended before it was done.")
 
 logger = logging.getLogger(__name__)
@@ -77,47 +75,34 @@ class _Work:
 
     @property
     def ours(self) -> QuerySet[Reading]:
-        return _rows(self.reading)
+        return READINGS.claimed(self.reading)
 
     @property
     def given_up(self) -> bool:
         return self.failed >= IN_A_ROW
 
 
-def unclaimed() -> list[UUID]:
-    """Readings that wait for a worker, or whose worker is gone."""
-    gone = list(background.stale_rows(Reading.objects.filter(status__in=AT_WORK)).values_list("pk", flat=True))
-    return [*background.unclaimed(Reading.objects.filter(status=Reading.Status.QUEUED)), *gone]
+def settle_lost(lost: QuerySet[Reading]) -> None:
+    """End the readings that were answered when their worker was lost."""
+    for pk in lost.filter(status=Reading.Status.CHECKING).values_list("pk", flat=True):
+        services.settle(lost.filter(pk=pk))
 
 
-def claim(pk: UUID) -> Reading | None:
-    """The reading, now ours; None when somebody else has it, or it ended. One that makes no progress is given up, and
-    one that was answered when its worker went is done."""
-    services.settle(background.stale_rows(Reading.objects.filter(pk=pk)))
-    waiting, running = (Reading.objects.filter(status=each) for each in (Reading.Status.QUEUED, Reading.Status.RUNNING))
-    free = waiting | background.stale_rows(running)
-    counted = {"attempt": F("attempt") + 1, "tries": F("tries") + 1}
-    if not background.claim(free, pk, status=Reading.Status.RUNNING, **counted):
-        return None
-    reading = Reading.objects.select_related("person", "conversation__owner").get(pk=pk)
-    if reading.tries > MAX_TRIES:
-        detail = Sentence(
-            "The server was ended several times while it read this. Go on, or ask again with another model."
-        )
-        _end(reading, status=Reading.Status.FAILED, code="reading_gave_up", detail=detail)
-        return None
-    return reading
+def give_up(reading: Reading) -> None:
+    """End a reading that loses its workers without any progress."""
+    detail = Sentence("The server was ended several times while it read this. Go on, or ask again with another model.")
+    _end(reading, status=Reading.Status.FAILED, code="reading_gave_up", detail=detail)
 
 
 async def run(pk: UUID) -> None:
     """Carries out what nobody is carrying out; the end, good or bad, is in the row. A worker that ends leaves it to the
     next one."""
-    reading = await on_database(claim, pk)
+    reading = await on_database(READINGS.claim, pk, "person", "conversation__owner")
     if reading is None:
         return
-    rows = _rows(reading)
+    rows = READINGS.claimed(reading)
     try:
-        with background.heartbeat(rows):
+        with READINGS.alive(reading):
             await _while_ours(rows, _carry_out(reading))
     except asyncio.CancelledError:
         long_ago = timezone.now() - timedelta(minutes=1)
@@ -137,13 +122,9 @@ async def run(pk: UUID) -> None:
         await with_retries(lambda: _end(reading, status=Reading.Status.FAILED, code="internal_error", detail=detail))
 
 
-def _rows(reading: Reading) -> QuerySet[Reading]:
-    """The reading, while it is this claim's."""
-    return Reading.objects.filter(pk=reading.pk, attempt=reading.attempt, status__in=AT_WORK)
-
-
 def _end(reading: Reading, **fields: Any) -> None:
-    if not services.settle(_rows(reading)) and _rows(reading).update(finished=timezone.now(), **fields):
+    rows = READINGS.claimed(reading)
+    if not services.settle(rows) and rows.update(finished=timezone.now(), **fields):
         tell(reading.person_id, News.READINGS)
 
 
@@ -334,12 +315,12 @@ async def _check(work: _Work, answer: str) -> None:
     """Holds the answer against what it cites. What was found so far is kept before the model that checks is asked."""
     reading = work.reading
     charge = Billing(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk, reading.token_id)
-    found, note = await checked(
+    found, note = await check_in_time(
         partial(checking.check, reading, work.layout, work.text, answer), charge, work.texts, None
     )
     if found and work.checker is not None:
         await on_database(_keep_check, work, found, Sentence(NOT_CHECKED))
-        found, note = await judged(found, charge, work.texts, work.checker)
+        found, note = await judge(found, charge, work.texts, work.checker)
     await on_database(_keep_check, work, found, note)
     await on_database(services.settle, work.ours)
 
@@ -388,7 +369,7 @@ def _keep(work: _Work, said: OwnAnswer, status: Reading.Status) -> None:
     _require_ours(work, **fields, citation_check=unchecked, finished=timezone.now())
 
 
-def _keep_check(work: _Work, found: Sequence[Check], note: Sentence | None) -> None:
+def _keep_check(work: _Work, found: Sequence[PartCheck], note: Sentence | None) -> None:
     """Raises `_Lost`."""
     stored = note.dump() if note else ""
     check = {"checked": found[0].checked, "doubts": found[0].doubts, "note": stored} if found else None

@@ -14,7 +14,7 @@ from chat.readings import checking, planning
 from chat.readings.layout import FileRead, layout_of
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.services import coverage, percent_of
-from chat.rendering.markdown import Allowance, render
+from chat.rendering.markdown import RenderAllowance, render
 from chat.rendering.references import Source
 
 SHOWN = 50  # parts on one page
@@ -135,16 +135,16 @@ class ReadingView:
 
     def shown(self, first: int) -> list[PartView]:
         """The parts from the `first` one on, counted from 0."""
-        allowance = Allowance()
+        allowance = RenderAllowance()
         return [self._part(row, allowance) for row in self.parts[first : first + SHOWN]]
 
     @property
     def folded(self) -> list[PartView]:
         """What the notes were put together into."""
-        allowance = Allowance()
+        allowance = RenderAllowance()
         return [self._part(row, allowance) for row in self.folds]
 
-    def _part(self, row: ReadingPart, allowance: Allowance) -> PartView:
+    def _part(self, row: ReadingPart, allowance: RenderAllowance) -> PartView:
         """`allowance`: of all that stand on a page together."""
         files = self.layout.within(row.start, row.end)
         apart = len(files) == 1

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from functools import partial
 from itertools import accumulate, groupby
 
 from django.core.files.base import ContentFile
@@ -27,9 +26,9 @@ from chat.readings.models import Reading, ReadingFile, ReadingPart
 from chat.readings.planning import Budget, Passage, Plan
 from core.audit.origin import origin
 from core.audit.services import record
-from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.i18n import dollars
+from core.jobs import JobKind
 from core.permissions import has_right
 from core.requests import get_or_404
 from core.sentences import NO_SENTENCE, Sentence
@@ -45,8 +44,21 @@ from personas.texts import Texts
 MOST_FILES = 50  # of one reading
 MOST_NAMES = 255  # characters of the names of all
 LONGEST_NAME = 60  # characters of a file's name above the notes on it
+MAX_TRIES = 3  # claims without progress
 STOPPED = Sentence("Stopped before it was read.")
 NOT_YET = Sentence("Not read yet.")
+
+# One in `CHECKING` is answered: where its worker is lost it is done, not read again, see `jobs.settle_lost`.
+READINGS = JobKind(
+    model=Reading,
+    task="chat.tasks.read_all",
+    waiting=Q(status=Reading.Status.QUEUED),
+    running=Q(status__in=[Reading.Status.RUNNING, Reading.Status.CHECKING]),
+    resumable=Q(status=Reading.Status.RUNNING),
+    on_claim={"status": Reading.Status.RUNNING},
+    tries_column="tries",
+    max_tries=MAX_TRIES,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +137,12 @@ class Planned:
 
     @property
     def checks(self) -> int:
-        return judging.CALLS if self.checker is not None else 0
+        return judging.MAX_CALLS if self.checker is not None else 0
 
     @property
     def usage(self) -> Usage:
         """Tokens read and written by all calls."""
-        beside = judging.at_most() if self.checker is not None else Usage(0, 0)
+        beside = judging.largest_usage() if self.checker is not None else Usage(0, 0)
         return Usage(self.plan.usage.input + beside.input, self.plan.usage.output + beside.output)
 
     @property
@@ -468,7 +480,7 @@ def _planned(model: Model, unread: Sequence[_Unread], found: Sequence[int], budg
     plan = planning.plan_of([each.tokens for each in unread], found, budget)
     named = rules_at().workspace.citation_model_id
     checker = Model.objects.usable().filter(pk=named).first() if named is not None else None
-    asked = [(model, plan.usage), *([(checker, judging.at_most())] if checker is not None else [])]
+    asked = [(model, plan.usage), *([(checker, judging.largest_usage())] if checker is not None else [])]
     costs = [_cost(each, usage) for each, usage in asked]
     files = []
     for (file, name), parts in groupby(unread, key=lambda each: (each.file, each.name)):
@@ -517,4 +529,4 @@ def _takes(each: Planned | FileCost) -> dict[str, object]:
 
 def _hand_over(reading: Reading) -> None:
     tell(reading.person_id, News.READINGS)
-    transaction.on_commit(partial(enqueue, "chat.tasks.read_all", reading.pk))
+    READINGS.hand_over(reading.pk)

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Required, Self, TypeAlias, TypedDict, get_args
 
 from accounts.realtime import NOT_SIGNED_IN, TOO_MANY, News
-from chat.citations.support import Reason
+from chat.citations.support import DoubtKind
 from chat.models import Conversation, Turn
 from chat.models.parts import CitationDoubt, CitedSource, FoundDocument, MessagePart, StoredResultPart
 from core.json_types import JsonObject
@@ -78,7 +78,7 @@ DOUBTS: Schema = {
             "evidence": TEXT,
             "reasons": {
                 "type": "array",
-                "items": {"type": "object", "properties": {"reason": one_of(*Reason), "words": TEXT}},
+                "items": {"type": "object", "properties": {"reason": one_of(*DoubtKind), "words": TEXT}},
             },
         },
         "required": ["citation", "numbers", "sentence", "evidence", "reasons"],

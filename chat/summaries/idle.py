@@ -1,6 +1,6 @@
-"""Whether nothing goes on in a conversation: no answer, no summary that is in time, no run.
+"""Checks that nothing is under way in a conversation: no answer, no summary that is in time, no run.
 
-It ends summaries that are late, so it stands with them.
+They end summaries that are late, and so are beside them.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from projects.planner.models import Run
 
 @contextmanager
 def idle(user: User, conversation: Conversation) -> Iterator[Conversation]:
-    """A transaction around a change of the person's own conversation, locked, while nothing is going on in it.
+    """Open a transaction for a change of the person's own conversation, which is locked and in which nothing goes on.
 
     Raises `NotFound`, and `already_answering` and `summarising` (409).
     """
@@ -31,7 +31,7 @@ def idle(user: User, conversation: Conversation) -> Iterator[Conversation]:
 
 
 class RunWaits(ProductError):
-    """Whatever is sent here is an answer to this run."""
+    """A run waits for an answer in the conversation, so a message here would be that answer."""
 
     def __init__(self, run: Run) -> None:
         self.run_id = run.pk
@@ -66,7 +66,7 @@ def require_idle(conversation: Conversation, *, of_run: bool = False) -> Convers
 
 
 def require_no_run(conversation: Conversation) -> None:
-    """Raises `run_in_progress` or `RunWaits` (409) where a run is at work or waits."""
+    """Check that no run is at work or waits. Raises `run_in_progress` or `RunWaits` (409)."""
     run = Run.objects.filter(conversation=conversation, status__in=Run.UNFINISHED).first()
     if run is not None:
         raise RunWaits(run) if run.status == Run.Status.WAITING else run_in_progress()

@@ -15,7 +15,7 @@ import ag_ui.core as agui
 from pydantic import ValidationError
 from rest_framework import serializers
 
-from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
+from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, ProgramOptions
 from chat.turns.submit import LONGEST_EFFORT
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -67,7 +67,7 @@ class Interrupted(NamedTuple):
         return f"{self.turn}:{self.seq}:{self.parts}:{self.call}"
 
 
-class Decision(NamedTuple):
+class RunDecision(NamedTuple):
     interrupted: Interrupted
     allow: bool
     remember: bool = False
@@ -97,8 +97,8 @@ class RunRequest:
     text: str | None
     results: dict[str, ProgramToolResult]
     earlier: Sequence[EarlierMessage]
-    options: Options
-    decision: Decision | None
+    options: ProgramOptions
+    decision: RunDecision | None
     model: UUID | None
     persona: UUID | None
     files: Sequence[UUID]
@@ -139,7 +139,7 @@ def read(body: Any) -> RunRequest:
             for each in messages
             if not isinstance(each, agui.ToolMessage)
         ],
-        options=Options(instructions=_instructions(run_input), tools=_tools(run_input.tools or [])),
+        options=ProgramOptions(instructions=_instructions(run_input), tools=_tools(run_input.tools or [])),
         decision=decision,
         **props.validated_data,
     )
@@ -258,7 +258,7 @@ def _tool(tool: agui.Tool) -> ToolDefinition:
     return ToolDefinition(tool.name, tool.description, tool.parameters or NO_PARAMETERS)
 
 
-def _decision(entries: list[agui.ResumeEntry]) -> Decision | None:
+def _decision(entries: list[agui.ResumeEntry]) -> RunDecision | None:
     if not entries:
         return None
     [entry, *others] = entries
@@ -267,7 +267,7 @@ def _decision(entries: list[agui.ResumeEntry]) -> Decision | None:
         raise ProductError("bad_resume", "“resume” answers the one interrupt that ended the run before, by its id.")
     interrupted = Interrupted(turn, int(seq), int(parts), call)
     if entry.status != "resolved":
-        return Decision(interrupted, allow=False)
+        return RunDecision(interrupted, allow=False)
     payload = entry.payload if isinstance(entry.payload, dict) else {}
     allow, remember = payload.get("allow"), payload.get("remember", False)
     if not (isinstance(allow, bool) and isinstance(remember, bool)):
@@ -275,7 +275,7 @@ def _decision(entries: list[agui.ResumeEntry]) -> Decision | None:
             "Answer this interrupt with the payload {“allow”: true} or {“allow”: false}, and “remember” if you like."
         )
         raise ProductError("bad_resume", sentence)
-    return Decision(interrupted, allow, remember)
+    return RunDecision(interrupted, allow, remember)
 
 
 def _number(text: str) -> bool:

@@ -10,13 +10,13 @@ from accounts.models import User
 from chat.conversations import services
 from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import list_changed, lock, visible_turn
-from chat.prompts.turn_context import options_of
+from chat.prompts.turn_context import parse_options
 from chat.sending.services import send
 from chat.summaries.idle import require_idle
 from chat.turns.admission import QuestionTokens, admit
 from chat.turns.services import decide_call
 from chat.turns.submit import Ask, begin_answers, check_effort, models_of, remember_effort, turns_of_key
-from contrib.ag_ui.run_input import Decision, EarlierMessage, RunRequest
+from contrib.ag_ui.run_input import EarlierMessage, RunDecision, RunRequest
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
 
@@ -52,7 +52,7 @@ def start(*, user: User, run: RunRequest, key: str | None) -> Started:
         models=[run.model] if run.model else [],
         key=key,
         effort=run.effort,
-        options=run.options.as_json(),
+        options=dict(run.options.as_json()),
     )
     return Started(send(user=user, conversation=conversation, ask=ask)[0])
 
@@ -110,7 +110,7 @@ def _go_on(conversation: Conversation, run: RunRequest, key: str | None) -> Turn
         raise ProductError("no_tool_waits", sentence, status=409)
     models = [pk for pk in (run.model or answered_turn.model_id,) if pk]
     _require_tools(locked, run, models)
-    chosen, options = models_of(locked, models), run.options.as_json()
+    chosen, options = models_of(locked, models), dict(run.options.as_json())
     check_effort(run.effort, chosen)
     remember_effort(locked, run.effort)
     admitted = admit(locked, status, chosen, QuestionTokens())
@@ -129,7 +129,7 @@ def _take_results(locked: Conversation, run: RunRequest) -> Turn | None:
     turn = rows.filter(answer=locked.leaf_id).first()
     if turn is None:
         return None
-    parts, external = turn.answer.parts, {tool.name for tool in options_of(turn.options).tools}
+    parts, external = turn.answer.parts, {tool.name for tool in parse_options(turn.options).tools}
     answered = {part["id"] for part in parts if part["type"] == "tool_result"}
     open_calls = [part for part in parts if part["type"] == "tool_call" and part["id"] not in answered]
     waiting = {call["id"]: call_id(turn.answer_id, call["id"]) for call in open_calls if call["name"] in external}
@@ -150,7 +150,7 @@ def _take_results(locked: Conversation, run: RunRequest) -> Turn | None:
     return turn
 
 
-def _decided(user: User, thread: UUID, decision: Decision) -> Started:
+def _decided(user: User, thread: UUID, decision: RunDecision) -> Started:
     left = decision.interrupted
     turn = visible_turn(user, left.turn)
     if turn.conversation_id != thread:

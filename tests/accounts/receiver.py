@@ -16,7 +16,7 @@ from tests.product import until
 
 def deliver(delivery_id: object) -> None:
     """Deliver once in this thread, and so in the test's transaction. A worker would deliver on its event loop."""
-    delivery = sending.claim(UUID(str(delivery_id)))
+    delivery = sending.DELIVERIES.claim(UUID(str(delivery_id)), "webhook")
     if delivery is not None:
         sending.report(delivery, asyncio.run(sending.attempt(delivery)))
 

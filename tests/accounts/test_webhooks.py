@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import sending as webhook_sending
-from accounts.webhooks.sending import DELAYS, GIVE_UP_AFTER, LEASE, MAX_TRIES
+from accounts.webhooks.sending import DELAYS, DELIVERIES, GIVE_UP_AFTER, LEASE, MAX_TRIES
 from accounts.webhooks.services import emit
 from tests.accounts.programs import Program
 from tests.accounts.receiver import Receiver, deliver
@@ -87,12 +87,12 @@ def test_a_try_is_made_by_one_worker_and_taken_up_when_that_dies(
 ) -> None:
     create_webhook(program, receiver.url)
     delivery = happened(olga)
-    assert webhook_sending.due() == [delivery.pk]
-    assert webhook_sending.claim(delivery.pk) is not None  # and this worker dies
+    assert DELIVERIES.to_hand_out() == [delivery.pk]
+    assert DELIVERIES.claim(delivery.pk, "webhook") is not None  # and this worker dies
     deliver(delivery.pk)
-    assert webhook_sending.due() == receiver.received == []
+    assert DELIVERIES.to_hand_out() == receiver.received == []
     WebhookDelivery.objects.update(next_attempt=timezone.now() - timedelta(seconds=1))
-    assert webhook_sending.due() == [delivery.pk]
+    assert DELIVERIES.to_hand_out() == [delivery.pk]
     deliver(delivery.pk)
     assert len(receiver.received) == 1
     assert timedelta(seconds=webhook_sending.TIMEOUT) < LEASE
@@ -104,16 +104,16 @@ def test_the_delivery_that_waits_longest_is_tried_first(program: Program, olga: 
     for delivery, minutes in zip(deliveries, (2, 3, 1), strict=True):
         since = timezone.now() - timedelta(minutes=minutes)
         WebhookDelivery.objects.filter(pk=delivery.pk).update(next_attempt=since)
-    assert webhook_sending.due() == [deliveries[1].pk, deliveries[0].pk, deliveries[2].pk]
+    assert DELIVERIES.to_hand_out() == [deliveries[1].pk, deliveries[0].pk, deliveries[2].pk]
 
 
 def test_a_report_that_comes_too_late_is_dropped(program: Program, olga: User, receiver: Receiver) -> None:
     create_webhook(program, receiver.url)
     delivery = happened(olga)
-    slow = webhook_sending.claim(delivery.pk)
+    slow = DELIVERIES.claim(delivery.pk, "webhook")
     assert slow is not None
     assert tried(delivery).status == "done"
-    webhook_sending.report(slow, webhook_sending.Tried(500, "", 1))
+    webhook_sending.report(slow, webhook_sending.DeliveryAttempt(500, "", 1))
     assert WebhookDelivery.objects.get().status == "done"
 
 

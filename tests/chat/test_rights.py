@@ -18,7 +18,7 @@ from accounts.services import create_token
 from chat.conversations.erasing import erase_old
 from chat.models import Conversation, Message, Share, Turn
 from chat.models.conversation_state import ChatScope, scope_of
-from chat.openai_api.names import find, offered
+from chat.openai_api.names import find, named_models
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.turns import rights
 from chat.turns.submit import Ask, submit
@@ -112,7 +112,7 @@ WAYS: dict[str, Callable[[Client, User, Model], bool]] = {
         post(client, f"/api/v1/conversations/{past(user, 1).pk}/summarise/", model=str(model.pk)) != 404
     ),
     "run": lambda client, user, model: post(client, f"/api/v1/tasks/{task_of(user)}/runs/", model=str(model.pk)) == 202,
-    "protocol": lambda client, user, model: model.name in [each.name for each in offered(user)],
+    "protocol": lambda client, user, model: model.name in [each.name for each in named_models(user)],
     "protocol, by name": lambda client, user, model: found_in_protocol(user, model.name),
     "protocol, by id": lambda client, user, model: found_in_protocol(user, str(model.pk)),
     "its persona": lambda client, user, model: model_for(Persona(model=model), user) == model,
@@ -269,15 +269,17 @@ def test_tools_are_those_that_a_group_may_use_and_what_is_missing_is_said(olga: 
     assert "web_search" in notes
 
 
-def using(user: User, model: Model, **more: object) -> dict[UUID, rights.Uses]:
-    nothing: dict[str, object] = {
-        "persona": None,
-        "project": None,
-        "web": False,
-        "servers": frozenset(),
-        "tasks": False,
-    }
-    return {uuid4(): rights.Uses(user, model.pk, **(nothing | more))}  # type: ignore[arg-type]  # as each test says
+def using(
+    user: User,
+    model: Model,
+    *,
+    persona: UUID | None = None,
+    project: UUID | None = None,
+    web: bool = False,
+    servers: frozenset[str] = frozenset(),
+    tasks: bool = False,
+) -> dict[UUID, rights.TurnUses]:
+    return {uuid4(): rights.TurnUses(user, model.pk, persona, project, web, servers, tasks)}
 
 
 @database

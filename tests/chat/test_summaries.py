@@ -17,8 +17,8 @@ from chat.conversations.marks import mark_turn
 from chat.models import Attachment, Message, Summary, SummaryJob
 from chat.models.tree import newest_leaf, rows_between
 from chat.summaries import due
-from chat.summaries.jobs import decided_for, load
-from chat.summaries.writing import pieces
+from chat.summaries.jobs import context_for, load
+from chat.summaries.writing import transcript
 from core.errors import ProductError
 from files.models import File, FileText
 from llm import tokens
@@ -231,7 +231,7 @@ def test_an_input_larger_than_the_model_is_summarised_in_chunks(application: App
     count = Summary.objects.filter(conversation=row).count()
     assert count > 3
     assert all(each.last.role == "assistant" for each in Summary.objects.filter(conversation=row))  # whole turns
-    sent = due.costs(decided_for(SummaryJob.objects.get(conversation=row)), rows_between(None, summary.last_id), 0)
+    sent = due.costs(context_for(SummaryJob.objects.get(conversation=row)), rows_between(None, summary.last_id), 0)
     assert summary.tokens_in == sum(cost.tokens for cost in sent)
     assert summary.shortened == [str(long.pk)]
     assert summary.first.depth == 0 and summary.messages == summary.last.depth + 1
@@ -280,7 +280,7 @@ def test_no_window_is_so_small_that_messages_are_cut_to_nothing(
     job = SummaryJob.objects.create(conversation=place, model=model, reason=SummaryJob.Reason.ASKED, fixed=300)
     work = load(job, model, None)
     assert work is not None
-    assert not any(piece.shortened for piece in pieces(work.rows, work.brief))
+    assert not any(piece.shortened for piece in transcript(work.rows, work.brief))
     model.max_output = 600
     short = load(job, model, None)
     assert short is not None and short.brief.budget <= 400  # or every attempt would be cut off
@@ -297,7 +297,7 @@ def test_a_file_that_no_prompt_has_whole_costs_its_stub(person: Person, reader: 
     FileText.objects.create(file=file, text="word " * 9_000)
     Attachment.objects.create(message=question, file=file, name=file.name, ordinal=0)
     job = SummaryJob(conversation=place, model=reader)
-    first, *_ = due.costs(decided_for(job), rows_between(None, question.pk), 0)
+    first, *_ = due.costs(context_for(job), rows_between(None, question.pk), 0)
     assert first.tokens < 200
 
 

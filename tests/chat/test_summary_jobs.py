@@ -15,15 +15,15 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from chat.background.tasks import sweep_turns
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import state_of
 from chat.models.tree import rows_between
 from chat.summaries import due
-from chat.summaries.ending import interrupt
+from chat.summaries.ending import SUMMARIES, interrupt
 from chat.summaries.idle import idle
-from chat.summaries.jobs import claim, decided_for, stale
+from chat.summaries.jobs import claim, context_for
+from core.jobs import sweep
 from llm.models import Model
 from tests.application import Application
 from tests.chat.conversations import kill_worker, past
@@ -111,7 +111,7 @@ def test_a_summary_that_hangs_stops_nobody_from_sending_after_two_minutes(
     until_running(application, person, place, name)
     SummaryJob.objects.filter(conversation=place).update(created=timezone.now() - timedelta(seconds=121))
     application.model.set_script(name, {"text": "## Now\nIt works again."})
-    sweep_turns()
+    sweep(SUMMARIES)
     assert turn(person, place, "after all")["status"] == "done"
     first = SummaryJob.objects.filter(conversation=place).earliest("id")
     assert first.code == "summary_timeout"
@@ -154,7 +154,7 @@ def test_what_kills_its_worker_twice_is_given_up_and_sending_works(person: Perso
 
 
 def _swept(_: Conversation) -> None:
-    stale()  # or a worker of a running product has just done it
+    sweep(SUMMARIES)  # or a worker of a running product has just done it
 
 
 def _sent(place: Conversation) -> None:
@@ -189,7 +189,7 @@ def test_what_stands_in_has_the_rest_of_the_two_minutes(person: Person, ended: C
     place, began = past(person.user, 2), timezone.now() - timedelta(seconds=60)
     first = SummaryJob.objects.create(conversation=place, status=SummaryJob.Status.RUNNING, created=began)
     assert interrupt(first.pk)
-    assert place.pk not in stale().ended
+    sweep(SUMMARIES)
     second = SummaryJob.objects.live().get(conversation=place)
     SummaryJob.objects.filter(conversation=place).update(created=F("created") - timedelta(seconds=61))
     ended(place)
@@ -261,7 +261,7 @@ def test_a_job_that_ends_between_chunks_leaves_whole_turns_and_the_next_job_goes
     person.caller.ended(person.caller.ask("And?", {"text": "Yes."}, str(row.pk))["id"])
     until(lambda: any("# The form" in each.text for each in application.model.arrived(note)), "a later chunk is read")
     SummaryJob.objects.filter(conversation=row).update(created=timezone.now() - timedelta(seconds=121))
-    sweep_turns()
+    sweep(SUMMARIES)
     settled(person, row.pk)
     failed = SummaryJob.objects.get(conversation=row)
     assert (failed.status, failed.code) == (SummaryJob.Status.FAILED, "summary_timeout")
@@ -315,7 +315,7 @@ def test_a_turn_full_of_tool_results_is_no_reason_to_summarise(application: Appl
     row = Conversation.objects.get(pk=place)
     ended = Turn.objects.filter(conversation=place).latest("pk")
     call = ended.report["calls"][-1]
-    context = decided_for(SummaryJob(conversation=row, model=ended.model))
+    context = context_for(SummaryJob(conversation=row, model=ended.model))
     result = {"section": "current", "source": "r", "role": "tool", "tokens": 1_400, "state": "full"}
     assert call["used"] + result["tokens"] > 1_500  # the ceiling
     heavy: Any = {**call, "used": call["used"] + 1_400, "messages": [*call["messages"], result]}
@@ -334,7 +334,7 @@ def test_a_file_that_only_its_name_is_sent_of_counts_as_that(
         ask_and_wait(person, str(place), f"{number} {FILLER * 4}")
     row = Conversation.objects.select_related("owner", "persona__budget_profile").get(pk=place)
     ended = Turn.objects.filter(conversation=place).latest("pk")
-    context, call = decided_for(SummaryJob(conversation=row, model=ended.model)), ended.report["calls"][-1]
+    context, call = context_for(SummaryJob(conversation=row, model=ended.model)), ended.report["calls"][-1]
     assert {"kind": "file", "state": "stubbed"}.items() <= next(
         s for s in call["sources"] if s["kind"] == "file"
     ).items()

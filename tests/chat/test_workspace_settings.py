@@ -99,7 +99,7 @@ def test_turns_are_planned_again_under_what_held_then(
     for variation in (AS_IT_WAS, Variation(layout="files_first")):
         [result] = planned(chosen(most=10, owner=person.user), variation)
         assert not result.problems and result.sent and result.planned
-        assert result.again
-        assert "create_task" in result.again.planned[0].context.toolbox.tools
-        system = result.again.planned[0].prompt.messages[0].text or ""
+        assert result.replanned
+        assert "create_task" in result.replanned.planned[0].context.toolbox.tools
+        system = result.replanned.planned[0].prompt.messages[0].text or ""
         assert "create_task:" in system and (f"{timezone.now():%Y-}" in system)

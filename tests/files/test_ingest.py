@@ -20,7 +20,8 @@ from django.utils import timezone
 from PIL import Image
 
 from core.errors import NotFound, ProductError
-from files import ingest, passwords, services, storage, tasks
+from core.jobs import sweep
+from files import ingest, passwords, services, storage
 from files.models import Chunk, File, FileText
 from llm import tokens
 from llm.models import Model
@@ -265,26 +266,26 @@ def abandoned(person: Person, status: str, attempt: int) -> File:
 def test_the_sweeper_finds_what_nobody_reads(person: Person, status: str, attempt: int) -> None:
     file = abandoned(person, status, attempt)
     Chunk.objects.filter(file=file).delete()
-    tasks.sweep_files()
+    sweep(ingest.READS)
     assert settled(file).status == "ready" and Chunk.objects.filter(file=file).exists()
 
 
 def test_a_file_whose_reader_died_twice_has_failed(person: Person) -> None:
     file = abandoned(person, "processing", ingest.MAX_READS)
-    tasks.sweep_files()
+    sweep(ingest.READS)
     assert settled(file).error_code == "interrupted" and file.error
 
 
 def test_the_sweeper_finds_what_nobody_indexed(person: Person) -> None:
     file = abandoned(person, "ready", 1)
-    tasks.sweep_files()
+    sweep(ingest.INDEXINGS)
     until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
 
 
 def test_lost_bytes_are_told(person: Person) -> None:
     file = abandoned(person, "uploaded", 0)
     default_storage.delete(file.blob.name or "")
-    tasks.sweep_files()
+    sweep(ingest.READS)
     assert settled(file).error_code == "lost"
     with pytest.raises(ProductError) as caught:
         services.open_blob(file=file)

@@ -15,7 +15,7 @@ from django.utils import timezone
 from moto.server import ThreadedMotoServer
 from pytest_django.fixtures import Settings
 
-from chat.conversations.importing.jobs import sweep
+from chat.conversations.importing.jobs import sweep_uploads
 from config import service_urls
 from config.embedded.paths import StartError
 from config.management.commands.doctor import _storage
@@ -64,7 +64,7 @@ def test_a_file_is_stored_read_given_back_and_deleted_there(
         assert path.read_bytes() == b"# Far away\n\nFrom a bucket."
     assert person.caller.http.get(f"files/{file.pk}/content/").content == b"# Far away\n\nFrom a bucket."
     assert storage.sweep(file.sha256[:2]) == 0 and default_storage.exists(str(file.blob))
-    sweep()
+    sweep_uploads()
     assert person.caller.http.delete(f"files/{file.pk}/").status_code == 204
     assert not default_storage.exists(str(file.blob))
 
@@ -95,7 +95,7 @@ def test_a_server_that_is_away_uses_up_none_of_the_times_that_a_file_may_be_read
         assert File.objects.filter(pk=file.pk).values_list("status", "attempt").get() == (File.Status.UPLOADED, 0)
     settings.STORAGES = storages
     File.objects.filter(pk=file.pk).update(heartbeat=timezone.now() - timedelta(seconds=11))
-    assert file.pk in ingest.unread()
+    assert file.pk in ingest.READS.to_hand_out()
     assert list(ingest.read_waiting(file.pk)) == [file.pk]
 
 

@@ -17,7 +17,8 @@ from django.conf import settings
 from django.core.files.base import File
 from django.core.files.storage import default_storage
 from django.db import DatabaseError, IntegrityError, transaction
-from django.db.models import F
+from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.translation import gettext_noop
 from uuid_utils.compat import uuid7
@@ -27,13 +28,14 @@ from accounts.access.rights import require
 from accounts.models import May, User
 from accounts.realtime import News, tell
 from chat.conversations.importing.confined import Entry, entries
+from chat.conversations.importing.counting import COUNTS
 from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said
 from chat.conversations.importing.stream import not_an_export
 from chat.models import Attachment, Conversation, Import, Message
 from chat.models.words import title_from
 from core.audit.services import record
-from core.background import claim, enqueue, stale_rows
 from core.errors import NotFound, ProductError
+from core.jobs import JobKind
 from core.lines import first_line
 from core.permissions import Action, has_right
 from core.requests import get_or_404
@@ -49,6 +51,18 @@ AT_ONCE = 500  # rows
 FIRST = datetime(1990, 1, 1, tzinfo=UTC)
 PLACE = "imports"  # in the storage
 UNFINISHED = timedelta(days=1)
+
+# An import renews its heartbeat when it saves its progress, so one whose storage hangs is taken over, too.
+IMPORTS = JobKind(
+    model=Import,
+    task="chat.tasks.import_conversations",
+    waiting=Q(status=Import.Status.QUEUED),
+    running=Q(status=Import.Status.RUNNING),
+    resumable=Q(status=Import.Status.RUNNING),
+    on_claim={"status": Import.Status.RUNNING, "imported": 0, "known": 0, "skipped": 0},
+    stale_after=STALE_AFTER,
+    max_tries=MAX_ATTEMPTS,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +96,7 @@ def _create(user: User, pk: UUID, name: str, blob: str, size: int) -> Import:
     reserve_storage(user, size)
     job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob, size=size)
     record(user=user, action="conversation.imported", row=job, changes={"bytes": size})
-    transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
+    IMPORTS.hand_over(job.pk)
     return job
 
 
@@ -122,7 +136,7 @@ def retry_import(*, user: User, job: Import) -> None:
                 raise ProductError("upload_gone", detail, status=409)
             detail = Sentence("This import has not failed, so there is nothing to try again.")
             raise ProductError("not_failed", detail, status=409)
-        transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
+        IMPORTS.hand_over(job.pk)
     job.refresh_from_db()
 
 
@@ -146,7 +160,7 @@ def remove_import(*, user: User, job: Import) -> None:
 
 
 def _delete_upload(blob: str) -> None:
-    """Delete the bytes; where the storage is away, `sweep` does it later."""
+    """Delete the bytes; where the storage is away, `sweep_uploads` does it later."""
     try:
         with _storing():
             default_storage.delete(blob)
@@ -159,8 +173,8 @@ def _require_owner(user: User, job: Import, right: Action) -> None:
         raise NotFound("import")
 
 
-def sweep() -> None:
-    """Lets uploads go whose import failed too long ago, and those that no row needs, as of people who were deleted."""
+def sweep_uploads() -> None:
+    """Delete uploads whose import failed too long ago, and those that no row names, as of people who were deleted."""
     now = timezone.now()
     free(Import.objects.kept()).filter(finished__lt=now - Import.KEPT_FOR).update(blob="", size=0)
     try:
@@ -178,14 +192,9 @@ def visible_import(user: User, pk: UUID) -> Import:
     return get_or_404(Import.objects.visible_to(user), pk, "import")
 
 
-def unclaimed() -> list[UUID]:
-    """Imports that wait for a worker, or whose worker is gone."""
-    return list(stale_rows(Import.objects.live(), STALE_AFTER).values_list("pk", flat=True))
-
-
 def run(pk: UUID) -> None:
-    """Imports what nobody is importing; the end, good or bad, is in the row."""
-    job = _claim(pk)
+    """Claim an import and carry it out. Its end, good or bad, is stored in the row."""
+    job = IMPORTS.claim(pk, "owner")
     if job is None:
         return
     try:
@@ -198,17 +207,10 @@ def run(pk: UUID) -> None:
         _end(job, status=Import.Status.FAILED, error_code="upload_lost", error_detail=detail)
 
 
-def _claim(pk: UUID) -> Import | None:
-    waiting, running = (Import.objects.filter(status=each) for each in (Import.Status.QUEUED, Import.Status.RUNNING))
-    fields = {"imported": 0, "known": 0, "skipped": 0, "attempt": F("attempt") + 1}
-    if not claim(waiting | stale_rows(running, STALE_AFTER), pk, status=Import.Status.RUNNING, **fields):
-        return None
-    job = Import.objects.select_related("owner").get(pk=pk)
-    if job.attempt > MAX_ATTEMPTS:
-        detail = Sentence("Reading this export ended the worker several times. Upload it in smaller parts.")
-        _end(job, status=Import.Status.FAILED, error_code="import_gave_up", error_detail=detail)
-        return None
-    return job
+def give_up(job: Import) -> None:
+    """End an import that keeps losing its worker."""
+    detail = Sentence("Reading this export ended the worker several times. Upload it in smaller parts.")
+    _end(job, status=Import.Status.FAILED, error_code="import_gave_up", error_detail=detail)
 
 
 def _import(job: Import) -> None:
@@ -224,11 +226,11 @@ def _import(job: Import) -> None:
             job.progress = percent
             if time.monotonic() - saved > SAVE_EVERY:
                 saved = time.monotonic()
-                if not _save(job, heartbeat=timezone.now()):
+                if not _save(job, heartbeat=Now()):
                     return  # somebody else has taken it over
     if results and not recognised:
         raise not_an_export()
-    _end(job, status=Import.Status.DONE, progress=100, results=results, counting=True, heartbeat=timezone.now())
+    _end(job, status=Import.Status.DONE, progress=100, results=results, counting=True, heartbeat=Now())
 
 
 def _one(job: Import, entry: Entry) -> dict[str, Any]:
@@ -261,14 +263,13 @@ def _end(job: Import, **fields: Any) -> None:
     done = fields["status"] == Import.Status.DONE
     if _save(job, finished=timezone.now(), **fields, **({"blob": "", "size": 0} if done else {})) and done:
         default_storage.delete(job.blob)
-        transaction.on_commit(partial(enqueue, "chat.tasks.count_imported", job.pk))
+        COUNTS.hand_over(job.pk)
 
 
 def _save(job: Import, **fields: Any) -> bool:
     """False when another worker has claimed the import, which was silent for too long."""
     counts = {name: getattr(job, name) for name in ("imported", "known", "skipped")}
-    ours = Import.objects.filter(pk=job.pk, attempt=job.attempt, status=Import.Status.RUNNING)
-    saved = ours.update(**{"progress": job.progress, **counts, **fields})
+    saved = IMPORTS.claimed(job).update(**{"progress": job.progress, **counts, **fields})
     tell(job.owner_id, News.CONVERSATIONS)  # here, not at each conversation: there are thousands
     return bool(saved)
 

@@ -59,7 +59,7 @@ def answer(user: User, model: Model) -> None:
         context = context_of_past_turn(turn, model)
         plan = builder.plan(context, question)
         fingerprint = builder.fingerprint(context, plan.prompt)
-        entry = cache.expected(fingerprint, None, cache_rule(model))
+        entry = cache.forecast(fingerprint, None, cache_rule(model))
         call = report.stored(context, plan, cycle=1, refused=None, cache=entry)
         Turn.objects.filter(pk=turn.pk).update(report={"calls": [call]})
 

@@ -15,6 +15,7 @@ from chat.lab import services
 from chat.lab.models import Replay, ReplayedTurn
 from chat.ledger.models import ModelCall
 from chat.models import Turn
+from core.jobs import sweep
 from llm.models import Model
 from personas.models import BudgetProfile
 from tests.application import Application
@@ -148,13 +149,12 @@ def test_the_page_of_a_conversation_leads_there(application: Application, person
     assert place in admin.get(ADD, {"conversation_id": place}).content.decode()
 
 
-def test_what_a_dead_worker_left_is_begun_anew_and_given_up_in_the_end(committed: None, person: Person) -> None:
-    job = Replay.objects.create(author=person.user, status="running", attempt=1)
+def test_a_replay_that_keeps_losing_its_worker_is_given_up_and_stays_so(committed: None, person: Person) -> None:
+    job = Replay.objects.create(author=person.user, status="running", attempt=services.MAX_ATTEMPTS)
     Replay.objects.filter(pk=job.pk).update(heartbeat=timezone.now() - timedelta(seconds=31))
-    assert job.pk in services.unclaimed()
-    Replay.objects.filter(pk=job.pk).update(attempt=services.MAX_ATTEMPTS)
-    services.run(job.pk)
+    sweep(services.REPLAYS)
     job.refresh_from_db()
     assert (job.status, job.code) == ("failed", "replay_gave_up")
-    services.run(job.pk)  # what has ended stays as it is
-    assert job.pk not in services.unclaimed()
+    services.run(job.pk)
+    job.refresh_from_db()
+    assert job.status == "failed" and job.detail

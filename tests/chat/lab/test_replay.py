@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from accounts.models import User
 from chat.lab.past import AS_IT_WAS, Variation
-from chat.lab.services import Result, chosen, planned
+from chat.lab.services import TurnComparison, chosen, planned
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Summary, Turn
 from files.models import File
@@ -29,11 +29,11 @@ DOWN = "http://127.0.0.1:9/v1"
 WORDS = "several words that take room " * 60
 
 
-def again(owner: User, variation: Variation = AS_IT_WAS) -> list[Result]:
+def again(owner: User, variation: Variation = AS_IT_WAS) -> list[TurnComparison]:
     return list(planned(chosen(most=1_000, owner=owner), variation))
 
 
-def equal(results: list[Result]) -> list[Result]:
+def equal(results: list[TurnComparison]) -> list[TurnComparison]:
     """Return whether a replay has the same figures as the stored turn."""
     assert [problem for result in results for problem in result.problems] == []
     assert [result.planned for result in results] == [result.sent for result in results]
@@ -66,7 +66,7 @@ def test_tools_files_reminders_and_reasoning(application: Application, person: P
     note, image = upload(person, "note.txt", b"Twelve apples."), upload(person, "shot.png", picture())
     ask_and_wait(person, place, "How many?", models=[str(model.pk)], files=[note["id"], image["id"]])
     ask(person, place, model, "And now?", SEARCH, ANSWER)
-    assert [len(each.again.past) for each in equal(again(person.user)) if each.again] == [3, 1, 2]
+    assert [len(each.replanned.past) for each in equal(again(person.user)) if each.replanned] == [3, 1, 2]
 
 
 def test_tasks_branches_stops_and_models_side_by_side(application: Application, person: Person) -> None:
@@ -93,7 +93,7 @@ def test_summaries(application: Application, person: Person) -> None:
     until_summarised(person, place)
     ask_and_wait(person, str(place), "What was that?")
     results = equal(again(person.user))
-    assert any(each.again and each.again.past[0].stored["summary"] for each in results)
+    assert any(each.replanned and each.replanned.past[0].stored["summary"] for each in results)
     Summary.objects.filter(conversation=place).delete()
     problems = [each.problems for each in again(person.user)]
     assert problems[-1][0].code == "summary_deleted" and problems[0] == []
@@ -125,7 +125,7 @@ def test_a_fallback_and_a_count_of_the_provider(application: Application, person
     long = talked(person, 2, models=[str(counted.pk)])
     ask_and_wait(person, long, "word " * 4_000, models=[str(counted.pk)])
     results = equal(again(person.user))
-    assert results[-1].again and results[-1].again.past[0].stored["provider_count"]
+    assert results[-1].replanned and results[-1].replanned.past[0].stored["provider_count"]
 
 
 def test_what_a_program_asks_with_tools_of_its_own(application: Application, person: Person) -> None:
@@ -200,7 +200,7 @@ def test_another_profile_leaves_out_more_and_costs_less(application: Application
     assert last.planned.tokens < last.sent.tokens and last.planned.cost < last.sent.cost
     reasons = {each["reason"] for each in last.changes if each["change"] == "changed"}
     assert "no_room" in reasons <= {"no_room", "behind_gap"}
-    assert last.again and last.again.planned[-1].report["limit"] < 1_500 - 400
+    assert last.replanned and last.replanned.planned[-1].report["limit"] < 1_500 - 400
     tiny = BudgetProfile.objects.create(name=uuid4().hex, window=700, reserved_output=500)
     *_, refused = again(person.user, Variation(profile=tiny))
     assert refused.sent and refused.planned is None and refused.problems[0].code == "context_too_long"
@@ -210,7 +210,7 @@ def test_another_model_counts_in_its_own_way_and_has_its_own_prices(application:
     talked(person, 2)
     model = model_of(application, tokenizer="cl100k_base", tools=False, input_price=1, output_price=1)
     *_, last = again(person.user, Variation(model=model))
-    assert last.again and last.again.planned[-1].report["model"] == model.name
+    assert last.replanned and last.replanned.planned[-1].report["model"] == model.name
     assert last.sent and last.sent.cost is None and last.planned and last.planned.cost
 
 
@@ -220,7 +220,7 @@ def test_a_model_without_tools_is_not_asked_a_second_time(
     ask(person, place, caller_of_tools, "Which clause?", SEARCH, ANSWER)
     [result] = again(person.user, Variation(model=model_of(application, tools=False)))
     assert result.sent and result.planned and (result.sent.calls, result.planned.calls) == (2, 1)
-    assert result.again and result.again.planned[0].report["tools"] == []
+    assert result.replanned and result.replanned.planned[0].report["tools"] == []
 
 
 def test_another_layout_is_served_from_the_cache(application: Application, person: Person, place: str) -> None:
@@ -236,8 +236,8 @@ def test_another_version_of_the_system_prompt(application: Application, person: 
     text = "You are being tested with a longer prompt than before, word by word."
     version = save_prompt(user=None, kind=SystemPrompt, text=text, activate=False)
     *_, last = again(person.user, Variation(prompt=version))
-    assert last.again and last.sent and last.planned and last.planned.tokens > last.sent.tokens
-    system = last.again.planned[0].report["messages"][0]
+    assert last.replanned and last.sent and last.planned and last.planned.tokens > last.sent.tokens
+    system = last.replanned.planned[0].report["messages"][0]
     assert system["text"] is not None and system["text"].startswith(text) and "Today is" in system["text"]
 
 
