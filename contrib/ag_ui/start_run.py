@@ -52,7 +52,7 @@ def start(*, user: User, run: RunRequest, key: str | None) -> Started:
         models=[run.model] if run.model else [],
         key=key,
         effort=run.effort,
-        options=dict(run.options.as_json()),
+        options=run.options.as_json(),
     )
     return Started(send(user=user, conversation=conversation, ask=ask)[0])
 
@@ -110,7 +110,7 @@ def _go_on(conversation: Conversation, run: RunRequest, key: str | None) -> Turn
         raise ProductError("no_tool_waits", sentence, status=409)
     models = [pk for pk in (run.model or answered_turn.model_id,) if pk]
     _require_tools(locked, run, models)
-    chosen, options = models_of(locked, models), dict(run.options.as_json())
+    chosen, options = models_of(locked, models), run.options.as_json()
     check_effort(run.effort, chosen)
     remember_effort(locked, run.effort)
     admitted = admit(locked, status, chosen, QuestionTokens())
