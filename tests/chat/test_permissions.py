@@ -182,7 +182,7 @@ def verdict(gate: Gate, url: str) -> CallVerdict:
 
 
 def leads(gate: Gate, source: str, target: str) -> str:
-    """What a redirect is refused with; empty where it is followed."""
+    """Return the sentence with which a redirect is refused, or "" if it is followed."""
     try:
         asyncio.run(gate.follow(httpx2.URL(source), httpx2.URL(target)))
     except FetchRefused as refusal:

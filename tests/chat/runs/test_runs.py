@@ -84,8 +84,8 @@ def test_a_checklist_from_a_prompt_that_was_not_read_whole_is_looked_at_before_i
     # The server says which window it has: that it reports few tokens would prove nothing.
     application.model.say({"GET /api/ps": {"models": [{"name": model.name, "context_length": 450}]}})
     try:
-        begun = scenario.begin(start=True)
-        ready = scenario.until(begun["id"], "done" if begins else "ready")
+        run = scenario.begin(start=True)
+        ready = scenario.until(run["id"], "done" if begins else "ready")
     finally:
         application.model.say()
     if begins:
@@ -103,9 +103,9 @@ def test_a_model_task_is_drafted_shown_started_and_done_item_by_item(
     application: Application, person: Person, model: Model
 ) -> None:
     scenario = work(person, application, model, notes=drafting(f"one\n{OK}", OK, OK))
-    begun = scenario.begin()
-    assert begun["status"] == "drafting" and [step["item"] for step in begun["steps"]] == [""]
-    ready = scenario.until(begun["id"], "ready")
+    run = scenario.begin()
+    assert run["status"] == "drafting" and [step["item"] for step in run["steps"]] == [""]
+    ready = scenario.until(run["id"], "ready")
     items = scenario.items()
     assert len(items) == 3 and scenario.asked() == ["draft"]
     person.caller.http.patch(f"tasks/{items[0]['id']}/", json={"title": OK})  # it may be edited before it starts
@@ -309,7 +309,7 @@ def test_between_two_items_nobody_else_asks_in_the_conversation(
 def test_a_run_that_goes_on_does_not_wait_for_one_that_begins_while_that_one_waits_for_it(
     application: Application, person: Person, model: Model
 ) -> None:
-    scenario, begun = three(person, application, model, OK), create_conversation(user=person.user)
+    scenario, beginning = three(person, application, model, OK), create_conversation(user=person.user)
     now, task = timezone.now(), Task.objects.get(pk=scenario.task["id"])
     place = create_conversation(user=person.user)
     run = Run(owner=person.user, task=task, conversation=place, model=model, status="running", started=now)
@@ -337,7 +337,7 @@ def test_a_run_that_goes_on_does_not_wait_for_one_that_begins_while_that_one_wai
             going_on = other.submit(go_on)
             process = backend.get()
             until(lambda: waits(process), "the run waits for the tasks of its person")
-            lock(begun)
+            lock(beginning)
         going_on.result()
     scenario.until(str(run.pk), "done")
 
