@@ -84,7 +84,7 @@ async def test_a_redirect_to_a_closed_address_is_refused_and_nothing_is_sent_the
 
 async def test_a_redirect_that_is_not_to_be_followed_is_not() -> None:
     async def follow(source: httpx2.URL, target: httpx2.URL) -> None:
-        raise Refused(f"{source.host} leads to {target.host}.")
+        raise FetchRefused(f"{source.host} leads to {target.host}.")
 
     with RawServer(always(answer("", "Location: http://other.example/?d=SECRET", status="302 Found"))) as site:
         names = Names(["127.0.0.2"])

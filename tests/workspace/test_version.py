@@ -9,7 +9,7 @@ from django.db import connection, transaction
 
 from llm.learning import learn_served_window, record_calls
 from llm.models import Model, Provider
-from llm.services import LearntValues, learn_ratio, model_at, save_model, set_default_model
+from llm.services import learn_ratio, model_at, save_model, set_default_model
 from llm.truncation import CallReported, SentTokens
 from llm.types.model_call import Allocated, Usage
 from personas.models import BudgetProfile, SystemPrompt
