@@ -206,7 +206,7 @@ def locked_open_document(document: bytes, password: str, *, whole: bool) -> byte
         members = {name: opened.read(name) for name in opened.namelist()}
     if whole:
         name, how, vector, checksum = "encrypted-package", "http://www.w3.org/2009/xmlenc11#aes256-gcm", b"v" * 12, ""
-        key = Argon2id(salt=salt, length=32, iterations=1, lanes=4, memory_cost=64).derive(begun)
+        key = Argon2id(salt=salt, length=32, iterations=1, lanes=4, memory_cost=64).derive(secret)
         attributes = 'loext:argon2-iterations="1" loext:argon2-memory="64" loext:argon2-lanes="4"'
         attributes += (
             ' manifest:key-derivation-name="urn:org:documentfoundation:names:experimental:office:manifest:argon2id"'
@@ -218,7 +218,7 @@ def locked_open_document(document: bytes, password: str, *, whole: bool) -> byte
         packed = zlib.compress(members[name], wbits=-15)
         digest = _base64(hashlib.sha256(packed[:1_024]).digest())
         checksum = f'manifest:checksum="{digest}" manifest:checksum-type="x#sha256-1k"'
-        key = hashlib.pbkdf2_hmac("sha1", begun, salt, 1_000, 32)
+        key = hashlib.pbkdf2_hmac("sha1", secret, salt, 1_000, 32)
         attributes = 'manifest:key-derivation-name="PBKDF2" manifest:iteration-count="1000"'
         left = 16 - len(packed) % 16
         encryptor = Cipher(AES(key), CBC(vector)).encryptor()

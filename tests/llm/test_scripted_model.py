@@ -52,7 +52,7 @@ def test_a_script_by_name_starts_anew_with_every_message_of_a_person(scripted_mo
 
 def test_scripts_and_requests_are_reached_over_http(scripted_model: ScriptedModel) -> None:
     created = httpx.post(f"{scripted_model.url}/control/scripts/x", json={"tokens": 3}).json()
-    assert said(ask(scripted_model, [user("Chào bạn")], model=created["model"])) == "t0 t1 t2"
+    assert text_of(ask(scripted_model, [user("Chào bạn")], model=created["model"])) == "t0 t1 t2"
     ask(scripted_model, [user("other")])
     control = f"{scripted_model.url}/control/requests"
     (request,) = httpx.get(control, params={"contains": "Chào", "finished": "1"}).json()["requests"]
