@@ -292,7 +292,7 @@ def test_a_repeated_key_gets_what_it_asks_for_of_the_turn_that_it_began(
         headers = {"Idempotency-Key": "once-only", **(EVENTS if kind == "e" else {})}
         return person.caller.http.post(f"conversations/{place}/turns/", json={"text": text}, headers=headers)
 
-    seen = [told(answer)[0]["turn"] if kind == "e" else answer.json()["turns"][0]["id"]
+    seen = [events_in(answer)[0]["turn"] if kind == "e" else answer.json()["turns"][0]["id"]
             for kind in accept for answer in [sent(kind)]]  # fmt: skip
     assert set(seen) == {str(Turn.objects.get(conversation_id=place).pk)}
     for kind in "ej":

@@ -87,7 +87,7 @@ def test_no_more_begin_than_the_limit_has_room_for(
     for process in processes:
         write_line(process, "")
     for process in processes:
-        outcomes.update(json.loads(said(process)))
+        outcomes.update(json.loads(read_line(process)))
     assert outcomes.keys() == {"sent", "limit_reached"} and outcomes.total() == AT_ONCE
     turns = list(Turn.objects.filter(conversation__owner=user))
     of_each = {"turns": Decimal(1), "tokens": turns[0].reserved_tokens, "money": turns[0].reserved_cost}[unit]

@@ -70,7 +70,7 @@ def test_what_is_kept_is_shown_and_sent_after_the_answer_in_its_order(person: Pe
     queued = keep(caller, place, "Second.", files=[file["id"]])
     assert caller.get(f"conversations/{place}/next/") == queued
     assert (queued["text"], queued["files"], queued["problem"]) == ("Second.", [file["id"]], "")
-    texts = asked(caller, place, 2)
+    texts = questions(caller, place, 2)
     assert texts[0].startswith("First.") and texts[1] == "Second."
     assert caller.get(f"conversations/{place}/next/", expect=404)["code"] == "no_next_message"
     second = Message.objects.get(conversation=place, role="user", depth=2)
@@ -136,7 +136,7 @@ def test_a_stopped_answer_does_not_send_it_and_says_so(person: Person) -> None:
     wrong = client.post(f"/c/{place}/next/send/", {"next": str(uuid4())})
     assert wrong.status_code == 404 and len(branch(caller, place)) == 2
     client.post(f"/c/{place}/next/send/", {"next": queued["id"]})
-    assert asked(caller, place, 2)[1] == SECOND
+    assert questions(caller, place, 2)[1] == SECOND
 
 
 def test_a_failed_answer_does_not_send_it(person: Person) -> None:

@@ -23,7 +23,7 @@ def test_a_web_search_is_numbered_carries_its_addresses_and_can_be_cited(
     call = {"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides today"]}}]}
     script = json.dumps({"steps": [call, {"text": "High water is at noon [1]."}]})
     place = person.caller.conversation()
-    ended = asked(person, place, f"Tides? {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
+    ended = ask_and_wait(person, place, f"Tides? {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
     results = [m["content"] for m in application.model.finished(mark)[-1].body["messages"] if m["role"] == "tool"]
     documents = json.loads(results[0])["documents"]
     assert [(each["document"], each["metadata"]) for each in documents] == [

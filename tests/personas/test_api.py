@@ -176,7 +176,7 @@ def test_a_token_without_the_scope_chat_sees_nothing(olga: Program) -> None:
 
 def test_personas_are_searched_and_paged(olga: Program) -> None:
     for name in ("Lawyer", "Editor", "Teacher"):
-        made(olga, name=name, description=f"A good {name.lower()}")
+        create_persona(olga, name=name, description=f"A good {name.lower()}")
     results = olga.get("personas/?search=LAW")["results"]
     assert [each["name"] for each in results] == ["Lawyer"]
     assert len(olga.get("personas/?search=good")["results"]) == 3

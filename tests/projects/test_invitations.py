@@ -75,14 +75,14 @@ def test_an_owner_cannot_tell_a_name_that_nobody_has(owner: User, guest: User, p
     sender, path = signed_in(owner), f"projects/{project.pk}/"
     deactivated = User.objects.create_user("greta-gone", is_active=False)
     names = [guest.username, "nobody-of-this-name", deactivated.username]
-    answers = [asked(sender, "POST", f"{path}members/", {"username": name}) for name in names]
+    answers = [ask_api(sender, "POST", f"{path}members/", {"username": name}) for name in names]
     assert [answer.status_code for answer in answers] == [201, 201, 201]
     assert len({tuple(answer.json()) for answer in answers}) == 1
     before = ask_api(sender, "GET", f"{path}invitations/").json()["results"]
     assert [each["username"] for each in before] == names
     receiver = signed_in(guest)
-    mine = asked(receiver, "GET", "invitations/").json()["results"]
-    assert asked(receiver, "POST", f"invitations/{mine[0]['id']}/decline/").status_code == 204
+    mine = ask_api(receiver, "GET", "invitations/").json()["results"]
+    assert ask_api(receiver, "POST", f"invitations/{mine[0]['id']}/decline/").status_code == 204
     deactivated.delete()
     User.objects.filter(pk=guest.pk).update(username="gustav-renamed")
     assert ask_api(sender, "GET", f"{path}invitations/").json()["results"] == before

@@ -337,7 +337,7 @@ def test_a_run_that_goes_on_does_not_wait_for_one_that_begins_while_that_one_wai
             going_on = other.submit(go_on)
             process = backend.get()
             until(lambda: waits(process), "the run waits for the tasks of its person")
-            lock(beginning)
+            lock(begun)
         going_on.result()
     scenario.until(str(run.pk), "done")
 
