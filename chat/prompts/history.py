@@ -348,14 +348,7 @@ def stored_result(part: Mapping[str, Any]) -> StoredResult | None:
     stored = part.get("stored")
     if not stored:
         return None
-    return StoredResult(
-        tokens=stored["tokens"],
-        characters=stored["characters"],
-        kept=stored.get("kept", 0),
-        id=stored.get("id", ""),
-        head=stored.get("head", 0),
-        marker=stored.get("marker", 0),
-    )
+    return StoredResult.from_json(stored)
 
 
 def _assistant(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessage:

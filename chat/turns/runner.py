@@ -567,7 +567,7 @@ class _Run:
         model = self.context.model
         usage = step.usage
         if self._current_prompt is not None:
-            answered = replace(self._current_prompt, reported=step.cache_told, answer=step.answer)
+            answered = replace(self._current_prompt, reported=step.cache_reported, answer=step.answer)
             self._prompts[model.pk] = self._answered[model.pk] = answered
         if usage is None:
             return
