@@ -52,7 +52,7 @@ def start(*, user: User, wanted: Wanted, key: str | None) -> Started:
         models=[wanted.model] if wanted.model else [],
         key=key,
         effort=wanted.effort,
-        options=dict(wanted.options.as_json()),
+        options=wanted.options.as_json(),
     )
     return Started(send(user=user, conversation=conversation, ask=ask)[0])
 
@@ -112,7 +112,7 @@ def _go_on(conversation: Conversation, wanted: Wanted, key: str | None) -> Turn:
         raise ProductError("no_tool_waits", sentence, status=409)
     models = [pk for pk in (wanted.model or asked.model_id,) if pk]
     _require_tools(locked, wanted, models)
-    chosen, options = models_of(locked, models), dict(wanted.options.as_json())
+    chosen, options = models_of(locked, models), wanted.options.as_json()
     check_effort(wanted.effort, chosen)
     remember_effort(locked, wanted.effort)
     admitted = admit(locked, found, chosen, QuestionTokens())
