@@ -16,7 +16,7 @@ from typing import Any
 from chat.context.build import Prompt, build
 from chat.context.rendering import LAYOUTS
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, Role, Room
-from llm.tokens import Tokenizer, tokenizer
+from llm.tokens import NamedTokenizer, tokenizer
 
 Row = dict[str, Any]
 
@@ -141,7 +141,7 @@ def _project_turn(turn: int, layout: str) -> Prompt:
         messages.append(ContextMessage(f"u{n}", "user", f"question {n}", 300))
         messages.append(ContextMessage(f"a{n}", "assistant", f"answer {n}", 700))
     messages.append(ContextMessage(f"u{turn}", "user", f"question {turn}", 300))
-    counter: Tokenizer = tokenizer("o200k_base")
+    counter: NamedTokenizer = tokenizer("o200k_base")
     return build(
         ContextRequest(
             room=Room(window=128_000),

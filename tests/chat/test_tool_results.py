@@ -16,7 +16,7 @@ from chat.conversations.erasing import erase
 from chat.models import Conversation, ToolResult
 from files.services import stored_bytes
 from llm.models import Model, ToolServer
-from llm.tokens import CATCH_ALL, Tokenizer
+from llm.tokens import CATCH_ALL, NamedTokenizer
 from personas.models import Persona
 from tests.application import Application
 from tests.conftest import Person
@@ -26,7 +26,7 @@ MARKER = re.compile(
     r"\n\[… (\d+) tokens left out; read_result with “([0-9a-f-]{36})” gives any part of the whole …\]\n"
 )
 ANSWER = {"text": "I have read it."}
-COUNT = Tokenizer(CATCH_ALL).count
+COUNT = NamedTokenizer(CATCH_ALL).count
 
 
 @pytest.fixture

@@ -26,10 +26,10 @@ def reading_server(window: int | None = None, *, obedient: bool = True) -> Itera
             while window and len(messages) > 1 and sum(count(each["content"]) for each in messages) > window:
                 messages = messages[1:]
             named = WORD.search(" ".join(each["content"] for each in messages))
-            said = named[1] if named and obedient else "I was told no word."
+            reply = named[1] if named and obedient else "I was told no word."
             usage = {"prompt_tokens": sum(count(each["content"]) for each in messages), "completion_tokens": 3}
             chunks = [
-                {"choices": [{"index": 0, "delta": {"role": "assistant", "content": said}}]},
+                {"choices": [{"index": 0, "delta": {"role": "assistant", "content": reply}}]},
                 {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
                 {"choices": [], "usage": usage},
             ]

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from llm.providers import anthropic, responses
-from llm.types.model_call import Message, ModelRequest, ReasoningState, ToolCall
+from llm.types.model_call import ModelMessage, ModelRequest, ReasoningState, ToolCall
 from tests.scripted_model import caching
 
 KEPT = {"cache_control": {"type": "ephemeral"}}
 THOUGHT = ReasoningState(({"type": "thinking", "thinking": "Hm.", "signature": "s"},))
 PROMPT = (
-    Message("system", "Be brief."),
-    Message("user", "A file."),
-    Message("user", "Hello"),
-    Message("assistant", "", tool_calls=(ToolCall("a", "look", "{}"),), reasoning=THOUGHT),
+    ModelMessage("system", "Be brief."),
+    ModelMessage("user", "A file."),
+    ModelMessage("user", "Hello"),
+    ModelMessage("assistant", "", tool_calls=(ToolCall("a", "look", "{}"),), reasoning=THOUGHT),
 )
 
 
@@ -41,13 +41,13 @@ def test_openai_is_asked_on_texts_of_the_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "said"),
+    ("blocks", "error"),
     [
         ([{"type": "text", "text": "a", **KEPT}] * 5, "A maximum of 4 blocks"),
         ([{"type": "thinking", "thinking": "a", **KEPT}], "thinking.cache_control"),
         ([{"type": "text", "text": " ", **KEPT}], "empty text blocks"),
     ],
 )
-def test_the_scripted_anthropic_refuses_what_the_real_one_does(blocks: list[Any], said: str) -> None:
+def test_the_scripted_anthropic_refuses_what_the_real_one_does(blocks: list[Any], error: str) -> None:
     body = {"messages": [{"role": "user", "content": blocks}]}
-    assert said in str(caching.anthropic_refusal(body))
+    assert error in str(caching.anthropic_refusal(body))

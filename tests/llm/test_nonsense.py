@@ -1,4 +1,4 @@
-"""What a provider says beside its answer, in reports of usage and the like, may be anything."""
+"""Test that a provider may send anything in its reports of usage and the like."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ def answers_with(strange: Any) -> list[tuple[StepReader, list[Any]]]:
     ]
     counted = {"input_tokens": strange, "output_tokens": strange}
     into = {**counted, "input_tokens_details": strange, "output_tokens_details": strange}
-    said = {"type": "response.output_text.delta", "delta": "Yes."}
+    delta = {"type": "response.output_text.delta", "delta": "Yes."}
     message = {"id": strange, "usage": counted, "diagnostics": strange}
     blocks = [
         {"type": "message_start", "message": message},
@@ -42,8 +42,8 @@ def answers_with(strange: Any) -> list[tuple[StepReader, list[Any]]]:
     unmeasured = {"type": "response.incomplete", "response": {"usage": strange, "incomplete_details": strange}}
     return [
         (OpenAIReader(""), chat),
-        (ResponsesReader(""), [said, ended]),
-        (ResponsesReader(""), [said, unmeasured]),
+        (ResponsesReader(""), [delta, ended]),
+        (ResponsesReader(""), [delta, unmeasured]),
         (AnthropicReader(""), blocks),
         (OllamaReader(""), [{"message": {"content": "Yes."}}, last]),
     ]

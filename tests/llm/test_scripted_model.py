@@ -51,14 +51,14 @@ def test_a_script_by_name_starts_anew_with_every_message_of_a_person(scripted_mo
 
 
 def test_scripts_and_requests_are_reached_over_http(scripted_model: ScriptedModel) -> None:
-    made = httpx.post(f"{scripted_model.url}/control/scripts/x", json={"tokens": 3}).json()
-    assert said(ask(scripted_model, [user("Chào bạn")], model=made["model"])) == "t0 t1 t2"
+    created = httpx.post(f"{scripted_model.url}/control/scripts/x", json={"tokens": 3}).json()
+    assert said(ask(scripted_model, [user("Chào bạn")], model=created["model"])) == "t0 t1 t2"
     ask(scripted_model, [user("other")])
     control = f"{scripted_model.url}/control/requests"
-    (found,) = httpx.get(control, params={"contains": "Chào", "finished": "1"}).json()["requests"]
-    assert (found["ended"], found["status"], found["path"]) == ("complete", 200, "/v1/chat/completions")
-    assert found["arrived"] <= found["first_byte"] <= found["ended_at"]
-    assert found["body"]["messages"][0]["content"] == "Chào bạn"
+    (request,) = httpx.get(control, params={"contains": "Chào", "finished": "1"}).json()["requests"]
+    assert (request["ended"], request["status"], request["path"]) == ("complete", 200, "/v1/chat/completions")
+    assert request["arrived"] <= request["first_byte"] <= request["ended_at"]
+    assert request["body"]["messages"][0]["content"] == "Chào bạn"
     httpx.delete(control)
     assert httpx.get(control).json() == {"requests": []}
 

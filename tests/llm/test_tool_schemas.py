@@ -137,7 +137,7 @@ def test_a_schema_that_providers_refuse_is_repaired(schema: Any, expected: dict[
 
 
 def test_a_schema_that_only_refers_to_its_definition_gets_the_properties_of_that() -> None:
-    given = {
+    original = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$ref": "#/definitions/Arguments",
         "definitions": {
@@ -145,7 +145,7 @@ def test_a_schema_that_only_refers_to_its_definition_gets_the_properties_of_that
             "Text": TEXT,
         },
     }
-    schema = repaired(given)
+    schema = repaired(original)
     assert schema["properties"] == {"a": {"$ref": "#/definitions/Text"}}
     assert "$schema" not in schema and schema["definitions"]["Text"] == TEXT
     requires(schema)

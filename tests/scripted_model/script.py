@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from llm.tokens import CATCH_ALL, Tokenizer
+from llm.tokens import CATCH_ALL, NamedTokenizer
 
 DEFAULT_TEXT = "This is the scripted model speaking."
 MODEL_PREFIX = "scripted:"
@@ -16,7 +16,7 @@ SUMMARY_FORM = "# The form"  # as above; `summary` is the text or the whole step
 DEFAULT_SUMMARY = "## Earlier\nThey greeted each other.\n\n## Now\nThey go on talking."
 _SCRIPT_LINE = re.compile(r"^[ \t]*script:[ \t]*(\{.*\})[ \t]*$", re.MULTILINE)
 _TOKEN = re.compile(r"\s*\S{1,8}|\s+")
-_TOKENIZER = Tokenizer(CATCH_ALL)
+_TOKENIZER = NamedTokenizer(CATCH_ALL)
 
 
 class BadScript(ValueError):

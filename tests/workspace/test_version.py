@@ -9,8 +9,8 @@ from django.db import connection, transaction
 
 from llm.learning import learn_served_window, record_calls
 from llm.models import Model, Provider
-from llm.services import learn_ratio, model_at, save_model, set_default_model
-from llm.truncation import CallReported, Sent
+from llm.services import LearntValues, learn_ratio, model_at, save_model, set_default_model
+from llm.truncation import CallReported, SentTokens
 from llm.types.model_call import Allocated, Usage
 from personas.models import BudgetProfile, SystemPrompt
 from personas.services import activate_prompt, rules_at, save_prompt, save_text, set_default_profile
@@ -74,9 +74,14 @@ def test_any_change_by_an_administrator_makes_another_version(
 def test_what_every_answer_teaches_makes_none(model: Model) -> None:
     before = version()
     learn_ratio(model=model, counted=1_000, reported=1_200)
-    record_calls(model, [CallReported(Sent(1_000), Usage(1_200, 1))])
+    record_calls(model, [CallReported(SentTokens(1_000), Usage(1_200, 1))])
     assert version() == before
-    learnt = dict(Model.objects.values("token_ratio", "ratio_samples", "reported_counts").get(pk=model.pk))
+    row = Model.objects.get(pk=model.pk)
+    learnt: LearntValues = {
+        "token_ratio": row.token_ratio,
+        "ratio_samples": row.ratio_samples,
+        "reported_counts": row.reported_counts,
+    }
     found = model_at(None, model.pk, learnt)
     assert found is not None and found.ratio_samples == 1 and found.reported_counts["largest_whole"] == 1_000
 

@@ -85,7 +85,7 @@ def test_a_shortened_result_keeps_head_and_tail_around_a_counted_marker() -> Non
 
 @pytest.mark.parametrize("limit", [300, 1_000, 4_000])
 def test_a_result_shortened_before_it_is_stored_stays_within_its_limit(limit: int) -> None:
-    whole = StoredResult(tokens=count(PROSE), characters=len(PROSE), kept=len(PROSE), id="r1")
+    whole = StoredResult(tokens=count(PROSE), characters=len(PROSE), stored=len(PROSE), id="r1")
     text, stored = shortened_result(PROSE, limit, whole, tokenizer(CATCH_ALL))
     head, tail = text[: stored.head], text[stored.head + stored.marker :]
     assert PROSE.startswith(head) and PROSE.endswith(tail) and abs(count(head) - count(tail)) <= 4
