@@ -1,4 +1,4 @@
-"""What `make cluster` has started ends with it, however it ends: also what has left its parent, as servers' own do."""
+"""The processes of `make cluster` end with it, however it ends; also those that have left their parent."""
 
 import os
 import signal
@@ -24,8 +24,8 @@ from contrib.cluster.keeper import kept
 def program(place):
     leaves = "import os, sys, time\\nif os.fork(): os._exit(0)\\nos.setsid()\\n"
     leaves += "print(os.getpid(), flush=True)\\ntime.sleep(600)"
-    begun = subprocess.Popen([sys.executable, "-c", leaves], stdout=subprocess.PIPE, text=True)
-    print(begun.stdout.readline().strip(), place, flush=True)
+    child = subprocess.Popen([sys.executable, "-c", leaves], stdout=subprocess.PIPE, text=True)
+    print(child.stdout.readline().strip(), place, flush=True)
     time.sleep(600)
     return 0
 
@@ -52,12 +52,12 @@ class Started:
 
 @pytest.fixture
 def started() -> Iterator[Started]:
-    made = Started()
-    yield made
-    for pid in (made.keeper.pid, made.program, made.left):
+    process = Started()
+    yield process
+    for pid in (process.keeper.pid, process.program, process.left):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    made.keeper.communicate()
+    process.keeper.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -14,6 +14,7 @@ from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
+from drf_standardized_errors.types import ExceptionHandlerContext
 from psycopg_pool import PoolTimeout
 from pytest_django.fixtures import Settings
 
@@ -30,12 +31,13 @@ def stopping(request: HttpRequest) -> HttpResponse:
     return next(iter(()))
 
 
-begun, to_end = threading.Event(), threading.Event()
+view_began = threading.Event()
+to_end = threading.Event()
 
 
 def lasting(request: HttpRequest) -> HttpResponse:
     User.objects.exists()
-    begun.set()
+    view_began.set()
     to_end.wait(60)
     return HttpResponse()
 
@@ -67,8 +69,8 @@ def test_bodies_in_encodings_of_texts_are_read(charset: str) -> None:
     program = Program(User.objects.create_user("olga"), "chat")
     body = b'{"title": "x"}' if charset == "unheard-of" else '{"title": "x"}'.encode(charset)
     kind = f"application/json; charset={charset}"
-    made: Any = program.client.generic("POST", "/api/v1/conversations/", body, content_type=kind)
-    assert (made.status_code, made.json()["title"]) == (201, "x")
+    response: Any = program.client.generic("POST", "/api/v1/conversations/", body, content_type=kind)
+    assert (response.status_code, response.json()["title"]) == (201, "x")
 
 
 @pytest.mark.parametrize("name", ['name="f"', 'name="file"; filename="a.txt"'])
@@ -102,7 +104,8 @@ def test_a_refusal_lists_so_many_errors_and_no_more() -> None:
 def test_who_finds_no_connection_to_the_database_free_is_told_to_come_again(rf: RequestFactory) -> None:
     error = OperationalError("couldn't get a connection after 30.00 sec")
     error.__cause__ = PoolTimeout()
-    answer = handle(error, {"request": rf.get("/api/v1/files/"), "view": None})
+    context = {"request": rf.get("/api/v1/files/"), "view": None, "args": (), "kwargs": {}}
+    answer = handle(error, cast("ExceptionHandlerContext", context))
     assert answer is not None
     assert (answer.status_code, answer.data["code"], answer.headers["Retry-After"]) == (503, "unavailable", "5")
 
@@ -157,11 +160,11 @@ def test_so_is_who_cannot_even_be_looked_up(settings: Settings, address: str, me
     assert (answer["status"], headers[b"Content-Type"], headers[b"Retry-After"]) == (503, media_type, b"5")
 
 
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(settings: Settings, gone: bool) -> None:
+@pytest.mark.parametrize("left", [False, True])
+def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(settings: Settings, left: bool) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
     pool: Any = connection.pool  # type: ignore[attr-defined]  # of PostgreSQL's alone
-    begun.clear()
+    view_began.clear()
     to_end.clear()
 
     def lent() -> int:
@@ -177,16 +180,16 @@ def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(
         async def send(_: object) -> None:
             """Nobody reads."""
 
-        asked = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
-        await asyncio.to_thread(begun.wait, 60)
-        if gone:
+        request = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
+        await asyncio.to_thread(view_began.wait, 60)
+        if left:
             messages.put_nowait({"type": "http.disconnect"})
-        asked.cancel()  # as daphne does, every second until it ends
+        request.cancel()  # as daphne does, every second until it ends
         await asyncio.sleep(0)
-        asked.cancel()
+        request.cancel()
         await asyncio.sleep(0)
         to_end.set()
-        await asyncio.wait([asked])
+        await asyncio.wait([request])
 
     asyncio.run(give_up())
     assert lent() <= before  # what threads of other tests had may have come back meanwhile

@@ -103,7 +103,7 @@ PEOPLE: dict[str, tuple[Role | None, list[Role], Role | None]] = {
 
 
 class Rows(dict[str, str]):
-    """Of the URLconf's parameters: those of the persona and the project; any id for all others."""
+    """Values for the URLconf's parameters: those of the persona and the project; any id for all others."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -175,12 +175,12 @@ def place() -> Place:
 
 
 def test_it_is_said_of_each_address_which_role_it_asks_for(place: Place) -> None:
-    known = {address for _method, address in NEEDS}
-    assert {short for short, _ in place.addresses()} == known
+    needed = {address for _method, address in NEEDS}
+    assert {short for short, _ in place.addresses()} == needed
 
 
 def ask(client: Client, method: str, url: str, fields: dict[str, Any]) -> Any:
-    """What it changes is taken back."""
+    """Send a request and roll its changes back."""
     with transaction.atomic():
         if method == "GET":
             answer: Any = client.get(url)
@@ -228,8 +228,8 @@ def shown(client: Client, person: User, place: Place) -> dict[str, bool]:
     listed["the OpenAI protocol"] = NAME in [each.name for each in named_models(person)]
     listed["files"] = person_sees_file(person, place)
     for name, pk in (("persona", persona), ("project", project)):
-        begun = ask(client, "POST", "/api/v1/conversations/", {name: pk})
-        listed[f"a conversation with the {name}"] = begun.status_code == 201
+        answer = ask(client, "POST", "/api/v1/conversations/", {name: pk})
+        listed[f"a conversation with the {name}"] = answer.status_code == 201
         listed[f"a page with the {name}"] = client.get(f"/?{name}={pk}").status_code == 200
     listed["a turn under way"] = not rights.lost(
         {

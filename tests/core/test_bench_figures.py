@@ -55,8 +55,8 @@ def test_ratios_stand_before_the_figures_and_those_with_a_limit_before_the_other
 
 
 def test_what_a_product_added_is_read_off_the_stamps_even_when_a_token_is_said_twice_and_in_two_reads() -> None:
-    sent, arrived, begun = 100.0, 100.03, 100.08
-    text = f"data: got {model.stamp(arrived)} of 3 ={model.stamp(begun)}\n ={model.stamp(begun + 0.02)}\n".encode()
+    sent, arrived, token = 100.0, 100.03, 100.08
+    text = f"data: got {model.stamp(arrived)} of 3 ={model.stamp(token)}\n ={model.stamp(token + 0.02)}\n".encode()
     seen = Seen.of(Answer(sent, ((100.09, text[:40]), (100.11, text[40:]), (101.0, text)), True))
     assert (seen.whole, seen.messages, seen.size) == (True, 3, 2 * len(text))
     assert [seen.waited, seen.added, *seen.delays] == pytest.approx([0.03, 0.04, 0.01, 0.01])

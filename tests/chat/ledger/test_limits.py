@@ -96,7 +96,7 @@ def program(token: ApiToken) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("unit", "amount", "said"),
+    ("unit", "amount", "start"),
     [
         ("tokens", 2_000, "The limit of 2,000 tokens (pieces of words) a day is reached. It begins anew at "),
         ("money", "0.5", "The limit of $0.5 a day is reached. It begins anew at "),
@@ -104,7 +104,7 @@ def program(token: ApiToken) -> Iterator[None]:
     ],
 )
 def test_what_is_used_up_lets_nothing_more_begin_until_it_begins_anew(
-    user: User, unit: str, amount: object, said: str
+    user: User, unit: str, amount: object, start: str
 ) -> None:
     limit(unit, amount, user=user)
     used(user, timezone.now() - timedelta(days=1))
@@ -112,7 +112,7 @@ def test_what_is_used_up_lets_nothing_more_begin_until_it_begins_anew(
     if unit != "money":
         used(user)
     error = refusal(user)
-    assert error.detail.startswith(said) and error.detail.endswith("your text is kept.")
+    assert error.detail.startswith(start) and error.detail.endswith("your text is kept.")
     assert 0 < error.extra["retry_after"] <= 25 * 3600
     assert error.headers == {"Retry-After": str(error.extra["retry_after"])}
     assert not Message.objects.filter(conversation__owner=user).exists()
