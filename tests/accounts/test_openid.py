@@ -23,7 +23,7 @@ from accounts.openid.reading import read
 from accounts.openid.services import delete_provider, store_provider
 from core.errors import ProductError
 from tests.accounts.factors import code_of, with_app
-from tests.accounts.openid_browser import begun, browser, row_of, sign_in
+from tests.accounts.openid_browser import begin_sign_in, browser, row_of, sign_in
 from tests.accounts.openid_provider import CLIENT, SECRET, Provider, providing
 from tests.conftest import PASSWORD
 
@@ -280,7 +280,7 @@ def test_several_tabs_sign_in_side_by_side(provider: Provider, row: OpenIDProvid
 
 def test_what_the_provider_refuses_is_said(provider: Provider, row: OpenIDProvider) -> None:
     here = browser()
-    state = parse_qs(urlsplit(begun(row, here)).query)["state"][0]
+    state = parse_qs(urlsplit(begin_sign_in(row, here)).query)["state"][0]
     more = {"state": state, "error": "access_denied", "error_description": "<b>You may not.</b>"}
     answer = here.get(reverse("login-openid-done", args=[row.pk]), more)
     assert answer.status_code == 403 and "&lt;b&gt;You may not." in answer.content.decode()
@@ -313,7 +313,7 @@ def test_what_needs_a_fresh_sign_in_asks_the_provider_for_it(provider: Provider,
     assert here.get("/settings/tokens/").status_code == 302
     again = here.get("/login/again/?next=/settings/tokens/").content.decode()
     assert f"Sign in with {row.name}" in again and 'type="password"' not in again
-    address = begun(row, here, "/settings/tokens/")
+    address = begin_sign_in(row, here, "/settings/tokens/")
     assert "prompt=login" in address and "max_age=0" in address
     provider.wrong["auth_time"] = int(time.time()) - 3600
     assert here.get(provider.sign_in(address)).status_code == 403

@@ -1,4 +1,4 @@
-"""The rows of turns that are carried out: written together, and nobody's trouble is another's."""
+"""Rows of running turns are written together, and one that cannot be written does not block the others."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -36,7 +36,7 @@ def running(owner: User) -> Turn:
     return claimed.turn
 
 
-def said(text: str) -> str:
+def parts_of(text: str) -> str:
     return f'[{{"type":"text","text":"{text}"}}]'
 
 

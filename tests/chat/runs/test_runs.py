@@ -1,4 +1,4 @@
-"""A model works through a checklist: as a program sees it, and as the scripted model was really asked."""
+"""A model works through a checklist: the API for programs, and the requests to the scripted model."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -337,7 +337,7 @@ def test_a_run_that_goes_on_does_not_wait_for_one_that_begins_while_that_one_wai
             going_on = other.submit(go_on)
             process = backend.get()
             until(lambda: waits(process), "the run waits for the tasks of its person")
-            lock(begun)
+            lock(beginning)
         going_on.result()
     scenario.until(str(run.pk), "done")
 
