@@ -51,8 +51,8 @@ def start(*, user: User, run: RunRequest, key: str | None) -> Started:
         files=run.files,
         models=[run.model] if run.model else [],
         key=key,
-        effort=wanted.effort,
-        options=wanted.options.as_json(),
+        effort=run.effort,
+        options=run.options.as_json(),
     )
     return Started(send(user=user, conversation=conversation, ask=ask)[0])
 
@@ -108,13 +108,15 @@ def _go_on(conversation: Conversation, run: RunRequest, key: str | None) -> Turn
     if answered_turn is None:
         sentence = "The newest answer of this thread waits for no such result. End “messages” with one of the user."
         raise ProductError("no_tool_waits", sentence, status=409)
-    models = [pk for pk in (wanted.model or asked.model_id,) if pk]
-    _require_tools(locked, wanted, models)
-    chosen, options = models_of(locked, models), wanted.options.as_json()
-    check_effort(wanted.effort, chosen)
-    remember_effort(locked, wanted.effort)
-    admitted = admit(locked, found, chosen, QuestionTokens())
-    [turn] = begin_answers(locked, asked.user_message, admitted, key, below=asked.answer, options=options)
+    models = [pk for pk in (run.model or answered_turn.model_id,) if pk]
+    _require_tools(locked, run, models)
+    chosen, options = models_of(locked, models), run.options.as_json()
+    check_effort(run.effort, chosen)
+    remember_effort(locked, run.effort)
+    admitted = admit(locked, status, chosen, QuestionTokens())
+    [turn] = begin_answers(
+        locked, answered_turn.user_message, admitted, key, below=answered_turn.answer, options=options
+    )
     return turn
 
 
