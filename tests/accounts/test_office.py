@@ -109,7 +109,7 @@ def test_an_office_signs_in_by_password(office: str, people: list[User], guesser
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("one_window")
 def test_an_office_signs_in_by_passkey(office: str, a_part: int, people: list[User], guessers: list[Guesser]) -> None:
     for person in people[:a_part]:
         here, passkey = Client(REMOTE_ADDR=office), with_passkey(person)
@@ -120,13 +120,13 @@ def test_an_office_signs_in_by_passkey(office: str, a_part: int, people: list[Us
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("one_window")
 def test_an_office_signs_in_through_a_provider(office: str, a_part: int, guessers: list[Guesser]) -> None:
     with providing() as provider:
         row = row_of(provider)
         browsers = [Client(REMOTE_ADDR=office) for _ in range(a_part)]
-        begun = [here.get(reverse("login-openid", args=[row.pk])) for here in browsers]
-        for here, answer in zip(browsers, begun, strict=True):
+        redirects = [here.get(reverse("login-openid", args=[row.pk])) for here in browsers]
+        for here, answer in zip(browsers, redirects, strict=True):
             assert answer.status_code == 302
             provider.person["sub"] = uuid4().hex
             assert here.get(provider.sign_in(answer["Location"])).status_code == 302
