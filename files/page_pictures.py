@@ -69,7 +69,7 @@ def picture(user: User, file: File, page: int, passage: tuple[int, int] | None =
     return response
 
 
-def _draw(file: File, page: int, marked: str, before: str, places: list[Place]) -> bytes:
+def _draw(file: File, page: int, marked: str, before: str, places: list[WordPlace]) -> bytes:
     if not _drawing.acquire(timeout=PATIENCE):
         raise ProductError("busy", BUSY, status=503, retry_after=SOON)
     try:

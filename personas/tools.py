@@ -95,7 +95,7 @@ def offers(only: Collection[str] | None = None) -> list[ToolOffer]:
         return asyncio.run(ask())
 
 
-async def _offer(server: Server) -> ToolOffer:
+async def _offer(server: ToolServerConfig) -> ToolOffer:
     try:
         listing = await tools_of(server)
     except ServerFailed as failure:

@@ -107,7 +107,7 @@ async def _ask(
         longest = REASONING_TOKENS + LONGEST_LINE * len(batch)
         request = ModelRequest(
             model=model.name,
-            messages=(Message("system", texts["citation_check"]), Message("user", question_about(batch))),
+            messages=(ModelMessage("system", texts["citation_check"]), ModelMessage("user", question_about(batch))),
             max_output=min(longest, model.max_output or model.window, model.window),
             window=model.window,
         )

@@ -196,15 +196,15 @@ def _answered(turn: Turn, call: CallReport) -> bool:
     return bool(call["usage"] or turn.report["calls"][-1]["cycle"] > call["cycle"] or turn.status == Turn.Status.DONE)
 
 
-def steps_of(turn: Turn) -> list[list[Message]]:
+def steps_of(turn: Turn) -> list[list[ModelMessage]]:
     """Return the messages that each step with tool calls added to the turn, as `llm.agent_loop` sends them."""
-    steps: list[list[Message]] = []
+    steps: list[list[ModelMessage]] = []
     text = ""
     calls: list[ToolCall] = []
     results: list[ModelMessage] = []
     for part in [*turn.answer.parts, {"type": "end"}]:
         if results and part["type"] != "tool_result":
-            steps.append([Message("assistant", text, tool_calls=tuple(calls)), *results])
+            steps.append([ModelMessage("assistant", text, tool_calls=tuple(calls)), *results])
             text = ""
             calls = []
             results = []

@@ -160,7 +160,7 @@ async def _check_truncation(
 ) -> Truncation | TruncationSuspicion | None:
     texts = [message.text for message in request.messages]
     plain = not any(message.images for message in request.messages)
-    sent = Sent(counted, plain=plain, scripts=script_shares(texts))
+    sent = SentTokens(counted, plain=plain, scripts=script_shares(texts))
     return (await check_truncation(model, sent, answer.usage))[0]
 
 

@@ -444,7 +444,7 @@ def _block(context: TurnContext, text: str) -> Block | None:
     return Block(text, context.tokenizer.count(text)) if text else None
 
 
-def added_messages(answer_id: object, added: Sequence[Message]) -> list[ContextMessage]:
+def added_messages(answer_id: object, added: Sequence[ModelMessage]) -> list[ContextMessage]:
     """Return the messages that this turn has added so far, for its next cycle."""
     return [
         ContextMessage(
@@ -503,7 +503,7 @@ def log_trimmed(context: TurnContext, prompt: Prompt) -> None:
         )  # fmt: skip
 
 
-def sent_tokens(context: TurnContext, prompt: Prompt, request: ModelRequest) -> Sent:
+def sent_tokens(context: TurnContext, prompt: Prompt, request: ModelRequest) -> SentTokens:
     """Return the tokens that providers count much as we do: the texts and the tools.
 
     Providers count images and replayed reasoning in their own ways, so a prompt with these is not `plain`. The tools
@@ -594,8 +594,8 @@ def model_request(context: TurnContext, prompt: Prompt, step: CallStep = FIRST_S
     )
 
 
-def _model_message(message: PromptMessage, *, signed: bool) -> Message:
-    return Message(
+def _model_message(message: PromptMessage, *, signed: bool) -> ModelMessage:
+    return ModelMessage(
         message.role,
         message.text or "",
         tuple(_image(image.id) for image in message.images),

@@ -92,7 +92,7 @@ class Branch:
         aside = [UUID(pk) for pk in self.summary.left_aside] if self.summary else []
         return [*self.marks.pinned, *(pk for pk in aside if pk not in self.marks.by_message)]
 
-    def newest(self, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[BranchMessage]:
+    def newest(self, *, room: int, tokenizer: NamedTokenizer, overhead: int) -> list[BranchMessage]:
         """Read the end of the branch, oldest first: the `older` messages, then the turns that fit into `room` tokens.
 
         One more turn than fits is read, if there is one.
@@ -133,7 +133,7 @@ def _unsent(rows: Sequence[Row]) -> list[Row]:
     return [question for question, answer in pairwise(rows) if answer.error_code in UNSENT and not answer.parts]
 
 
-def counts_of(rows: Sequence[Row], *, tokenizer: Tokenizer, overhead: int) -> list[MessageCounts]:
+def counts_of(rows: Sequence[Row], *, tokenizer: NamedTokenizer, overhead: int) -> list[MessageCounts]:
     """Return the counts by this tokenizer that a prompt needs and these rows do not have stored."""
     counts: list[MessageCounts] = []
     messages_of(rows, tokenizer=tokenizer, overhead=overhead, later=counts)
@@ -270,7 +270,7 @@ def with_reasoning_of_calls(
     for row in stored:
         number = places[row.calls]
         state = ReasoningState(tuple(row.items), row.tokens)
-        if number > question or wanted_in_later_turns(state):
+        if number > question or needed_in_later_turns(state):
             messages[number] = replace(messages[number], reasoning=state)
         if number > question and row.reminder:
             reminder = Block(row.reminder, tokenizer.count(row.reminder))
@@ -279,7 +279,7 @@ def with_reasoning_of_calls(
 
 
 def _history_tokens(
-    messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: Tokenizer, overhead: int
+    messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: NamedTokenizer, overhead: int
 ) -> int:
     """Return the cost of a row in an older turn, with stubs for results.
 

@@ -137,7 +137,7 @@ class ProgramOptions:
     sampling: Sampling = NO_SAMPLING
     response_format: Mapping[str, Any] | None = None
 
-    def format_tokens(self, tokenizer: Tokenizer) -> int:
+    def format_tokens(self, tokenizer: NamedTokenizer) -> int:
         """Count the schema of the answer. Providers send it to the model like the definition of a tool."""
         schema = (self.response_format or {}).get("json_schema")
         return tokenizer.count(json.dumps(schema, ensure_ascii=False, sort_keys=True)) if schema else 0

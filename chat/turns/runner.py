@@ -294,7 +294,7 @@ class _Run:
         """Return the rights that the turn uses; None before `_begin`."""
         return uses_of(self.context) if hasattr(self, "context") else None
 
-    async def _next_model(self, outage: ModelError, added: Sequence[Message]) -> None:
+    async def _next_model(self, outage: ModelError, added: Sequence[ModelMessage]) -> None:
         """Go on with a fallback after the messages that the turn has added. Raises the error when there is none."""
         failed = self.context.model
         note_outage(failed, outage)
@@ -323,7 +323,7 @@ class _Run:
         searched = any(part.get("name") == SEARCH_GUIDANCE.name for part in self.answer.parts)
         await self._begin(await on_database(partial(context_of_claimed_turn, searched=searched), self._claimed, model))
 
-    async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
+    async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[ModelMessage]) -> agent_loop.PreparedCall:
         """Return the next call of a model, for the loop. `added`: messages of this turn so far."""
         if cycle.refused is not None and cycle.refused.unavailable:
             await self._next_model(cycle.refused, added)
@@ -354,7 +354,7 @@ class _Run:
             shared_client(self.context.model.provider), request, self.tools, self.answer.external
         )
 
-    def _without_others_reasoning(self, added: Sequence[Message]) -> list[Message]:
+    def _without_others_reasoning(self, added: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return the turn's messages without the reasoning of models before this one."""
         others = (replace(message, reasoning=None) for message in added[: self._of_others])
         return [*others, *added[self._of_others :]]
@@ -409,7 +409,7 @@ class _Run:
         return reports.refused_without_limit(before, self.context.window)
 
     def _plan(
-        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message], refused: Sentence | None
+        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[ModelMessage], refused: Sentence | None
     ) -> PlannedRequest:
         store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)

@@ -94,7 +94,7 @@ class OpenUrlTool:
         # In a thread: a large page takes up to a second, in which this loop could serve no other answer.
         title, text = await asyncio.to_thread(self._read, fetched)
         if not text:
-            raise Refused("The page holds no text. It may be made by a script, which is not run.")
+            raise FetchRefused("The page holds no text. It may be made by a script, which is not run.")
         return WebPage(fetched.url, title[:MAX_TITLE] or fetched.url, text + (CUT if fetched.cut else ""), fetched.cut)
 
     def _read(self, fetched: Fetched) -> tuple[str, str]:

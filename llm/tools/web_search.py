@@ -167,9 +167,9 @@ class WebSearchTool:
         return ToolOutput("\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes, "denied": denied})
 
     def _denies(self, result: WebResult) -> bool:
-        return self._hosts.standing(host_of(result.url)) is Standing.DENIED
+        return self._hosts.standing(host_of(result.url)) is HostListing.DENIED
 
-    async def _search(self, query: str) -> list[WebResult] | Refused:
+    async def _search(self, query: str) -> list[WebResult] | FetchRefused:
         try:
             return await self._service.search(query)
         except FetchRefused as refusal:
@@ -216,7 +216,9 @@ def _results(answer: Any, kind: str) -> list[WebResult]:
         answer = answer.get("web") or {"results": []}  # left out when nothing is found
     entries = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(entries, list):
-        raise Refused("The search service gave an answer that is not its protocol. An administrator must check it.")
+        raise FetchRefused(
+            "The search service gave an answer that is not its protocol. An administrator must check it."
+        )
     results = [_result(entry, kind) for entry in entries if isinstance(entry, dict) and _url(entry.get("url"))]
     return results[:RESULTS_PER_QUERY]
 

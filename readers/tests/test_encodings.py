@@ -1,4 +1,4 @@
-"""Texts in the encodings of old programs, told apart by their language, and what is no text."""
+"""Texts in the encodings of old programs, detected by their language, and files that are no text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every kind of file, read as the product reads it: in a process of its own."""
+"""Every kind of file, read in a process of its own as in the product."""
 
 import json
 import os

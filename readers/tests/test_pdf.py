@@ -125,7 +125,7 @@ def ruled_page(rows: int, columns: int) -> tuple[list[Rule], list[Rule]]:
 
 
 def written(*words: tuple[str, float, float]) -> list[Glyph]:
-    """Words of letters 5 points wide, each from this place on, each a line of its own."""
+    """Return the letters of words on lines of their own, at these places. Each letter is 5 points wide."""
     return [
         Glyph(sign, Box(x + 5 * at, y, x + 5 * at + 5, y + 10), line)
         for line, (word, x, y) in enumerate(words)

@@ -1,4 +1,4 @@
-"""Pictures of kinds that models do not take: what they are shown instead."""
+"""Pictures in formats that models do not take, and their replacements."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pages that are pictures: what stands on them is recognised by a program of the machine, here a scripted one."""
+"""Pages that are pictures: a program of the machine recognises their text. Here it is a scripted one."""
 
 import hashlib
 import io
@@ -34,7 +34,7 @@ def test_words_become_lines_and_paragraphs_and_specks_are_left_out() -> None:
 
 
 def tesseract(folder: Path, then: str) -> None:
-    """A program of this name, which knows two languages and answers pages with what `then` writes."""
+    """Install a scripted program. It knows two languages, and prints the output of `then` for each page."""
     languages = "printf 'List of available languages (3):\\neng\\nosd\\nvie\\n'; exit 0"
     program(folder, "tesseract", f'[ "$1" = --list-langs ] && {{ {languages}; }}\n{then}')
 
@@ -68,7 +68,7 @@ def scanned(folder: Path, *, words: str = "") -> Path:
 
 
 def layered(folder: Path, *layers: str) -> Path:
-    """A PDF of pages that are pictures, each with a text that somebody else's program has recognised."""
+    """Return the path of a PDF of pictures, each with the recognised text of another program."""
     document = pypdfium2.PdfDocument(samples.pdf(layers))
     for page in document:
         out = io.BytesIO()

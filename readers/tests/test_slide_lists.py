@@ -1,4 +1,4 @@
-"""How slides of PowerPoint 97 to 2003 list their paragraphs: the records are those that [MS-PPT] describes."""
+"""Lists on slides of PowerPoint 97 to 2003, by the records of [MS-PPT]."""
 
 import struct
 from itertools import accumulate

@@ -1,4 +1,4 @@
-"""What one person may have under way at a time: over it comes 429 with a sentence, and what was written is kept."""
+"""Limits of one person's work at a time: beyond them comes 429 with a sentence, and the written text is kept."""
 
 import json
 from datetime import date, timedelta

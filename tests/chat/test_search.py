@@ -1,4 +1,4 @@
-"""Search in all messages of a person, and a conversation opened at what was found."""
+"""Search in all messages of a person, and a conversation opened at a hit."""
 
 import re
 from importlib import import_module

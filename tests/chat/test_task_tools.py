@@ -20,14 +20,14 @@ def model(application: Application, committed: None, scripted_model_row: Model) 
 
 @pytest.fixture
 def place(person: Person, model: Model) -> str:
-    """A conversation whose persona names the tools."""
+    """Return a conversation whose persona has the tools for tasks."""
     body = {"name": "Secretary", "instructions": "", "tools": ["tasks"], "model": str(model.pk)}
     persona = person.caller.post("personas/", body, expect=201)["id"]
     return str(person.caller.post("conversations/", {"persona": persona}, expect=201)["id"])
 
 
 def called(person: Person, place: str, name: str, **arguments: Any) -> tuple[str, bool]:
-    """What the model is told when it makes this call, and whether as an error."""
+    """Have the model make this call. Return the text of the result, and whether it is an error."""
     steps = {"steps": [{"tool_calls": [{"name": name, "arguments": arguments}]}, SAID], "note": uuid4().hex}
     ended = person.caller.ended(person.caller.ask("Please.", steps, place)["id"])
     assert ended["status"] == "done"

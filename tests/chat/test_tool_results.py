@@ -70,7 +70,7 @@ def calls(*named: tuple[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 class Turns:
-    """Turns in one place, and what the model server got of each."""
+    """Turns in one conversation, and the requests to the model of each."""
 
     def __init__(self, application: Application, person: Person, place: str, model: Model) -> None:
         self.application, self.person, self.place, self.model = application, person, place, model
@@ -87,10 +87,10 @@ class Turns:
         return [record.body for record in self.application.model.finished(self.mark)]
 
     def results(self, call: int) -> list[str]:
-        """What the tools' messages of a call hold."""
+        """Return the contents of the tools' messages in a call."""
         return [each["content"] for each in self.bodies()[call]["messages"] if each["role"] == "tool"]
 
-    def kept(self) -> ToolResult:
+    def stored_result(self) -> ToolResult:
         return ToolResult.objects.get(conversation=UUID(self.place))
 
     def plan(self) -> dict[str, Any]:

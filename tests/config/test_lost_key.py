@@ -1,4 +1,4 @@
-"""A server whose SECRET_KEY is another than the one that secrets were stored under: nothing goes out without them."""
+"""A server with another SECRET_KEY than the stored secrets: it sends no request without its secret."""
 
 import asyncio
 import copy
@@ -63,15 +63,15 @@ def test_a_row_that_is_stored_meanwhile_has_its_secret_back_with_the_key(
     lost: Callable[[], None], settings: Settings
 ) -> None:
     before = settings.ENCRYPTION_KEYS
-    original = Provider.objects.create(name="Ours", kind="openai", base_url="http://127.0.0.2:9/v1", api_key=KEY)
+    provider = Provider.objects.create(name="Ours", kind="openai", base_url="http://127.0.0.2:9/v1", api_key=KEY)
     lost()
     row = Provider.objects.get()
     row.name = "Theirs"
     row.save()
     services.save_provider(name="Theirs", kind="openai", base_url=row.base_url, api_key=None, models=[], default=False)
     settings.ENCRYPTION_KEYS = before
-    original.refresh_from_db()
-    assert (original.name, original.api_key) == ("Theirs", KEY)
+    provider.refresh_from_db()
+    assert (provider.name, provider.api_key) == ("Theirs", KEY)
 
 
 def test_nothing_is_signed_with_an_empty_secret() -> None:
@@ -118,14 +118,14 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
         lost()
         for row in (provider, search, tools, embedder, reranker):
             row.refresh_from_db()
-        requests: list[tuple[str, Callable[[], object]]] = [
+        calls: list[tuple[str, Callable[[], object]]] = [
             ("secret_lost", lambda: services.test_connection(provider=provider)),
             ("secret_lost", lambda: embed(embedder, ["words"])),
             ("secret_lost", lambda: try_reranker(reranker=reranker)),
             ("web_search_failed", lambda: try_web_search(web_search=search)),
             ("secret_lost", lambda: try_tool_server(tool_server=tools)),
         ]
-        for code, ask in requests:
+        for code, ask in calls:
             with pytest.raises(ProductError) as refused:
                 ask()
             assert refused.value.code == code

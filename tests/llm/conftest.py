@@ -40,7 +40,7 @@ async def connect(scripted_model: ScriptedModel) -> AsyncIterator[Connect]:
 
 
 def asking(script: dict[str, Any] | None = None, *, text: str = "Hello", **fields: Any) -> ModelRequest:
-    """A request whose only message holds the script; `fields` are those of `ModelRequest`."""
+    """Return a request with one message, which holds the script. `fields` are those of `ModelRequest`."""
     line = "" if script is None else f"\nscript: {json.dumps(script)}"
     request: dict[str, Any] = {"model": "scripted", "messages": (ModelMessage("user", text + line),), "max_output": 500}
     return ModelRequest(**(request | fields))

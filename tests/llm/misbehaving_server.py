@@ -1,6 +1,6 @@
-"""An MCP server that answers whatever it is told to, over stdio and over streamable HTTP.
+"""An MCP server with scripted answers, over stdio and over streamable HTTP.
 
-Knows nothing of the product, as it also runs as a process of its own.
+It imports nothing of the product, since it also runs as a process of its own.
 """
 
 import json
@@ -41,12 +41,11 @@ BROKEN = {"broken": {"type": "array", "items": {"type": "string"}}}  # cannot be
 
 
 class Misbehaving:
-    """An MCP server that says what it is told to, without the package of the protocol, which would mend it.
+    """An MCP server with scripted answers. It does not use the protocol's package, which would correct them.
 
-    `tools` as they are listed, in pages of `page`; `results` by the name of a tool or method: a text, a result, or
+    `tools`: the list of tools, in pages of `page`. `results`: by the name of a tool or method, a text, a result, or
     `{"size": n}` for a text of about so many characters with FIRST and LAST at its ends. `hangs`: methods that are
-    never answered. `pages`: the answers to `tools/list` in place of `tools`; without a cursor the first, with one the
-    last.
+    never answered. `pages`: answers to `tools/list` in place of `tools`: the first without a cursor, the last with one.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Servers of models as they answer when they are asked what they serve: what each has, at which path, and its traps."""
+"""Scripted answers of model servers about their models: the members and paths of each, and its traps."""
 
 import json
 import threading
@@ -26,10 +26,11 @@ class ReceivedRequest:
 
 @dataclass
 class ModelServer:
-    """`paths`: what is at each path (JSON, bytes, `Redirect`, `FOREVER`), `shown`: what `/api/show` says by model.
+    """A model server. `paths`: the answer at each path (JSON, bytes, `Redirect`, `FOREVER`).
 
-    What is nowhere gets `unknown`, with status 200 where that is `polite`, as some servers do. All other methods but
-    GET are refused, those of `/api/show` excepted. With a `key`, who has none gets an error of this server.
+    `shown`: the answers of `/api/show` by model. Other paths get `unknown`, with status 200 if `polite`, as some
+    servers do. Methods other than GET are refused, except at `/api/show`. With a `key`, requests without it get an
+    error.
     """
 
     paths: dict[str, Any]

@@ -27,7 +27,7 @@ STOP = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": 
 
 
 async def sent(connect: Connect, scripted_model: ScriptedModel, request: ModelRequest) -> dict[str, Any]:
-    """The JSON that arrived at the server, which refuses what the real service refuses."""
+    """Return the JSON that arrived at the server, which is as strict as the real service."""
     await events_of(connect("anthropic"), request)
     (record,) = await asyncio.to_thread(scripted_model.finished)
     body: dict[str, Any] = record.body
@@ -242,11 +242,11 @@ async def test_the_last_report_of_usage_counts(connect: Connect) -> None:
 
 async def test_whole_blocks_and_unknown_events_are_understood(connect: Connect) -> None:
     tool = {"type": "tool_use", "id": "t", "name": "weather", "input": {"city": "Huế"}}
-    thought = {"type": "redacted_thinking", "data": "x"}
+    thinking = {"type": "redacted_thinking", "data": "x"}
     raw = [
         START,
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
-        {"type": "content_block_start", "index": 1, "content_block": thought},
+        {"type": "content_block_start", "index": 1, "content_block": thinking},
         {"type": "an_event_of_the_future"},
         {"type": "content_block_start", "index": 2, "content_block": tool},
         STOP | {"delta": {"stop_reason": "tool_use"}},
@@ -257,7 +257,7 @@ async def test_whole_blocks_and_unknown_events_are_understood(connect: Connect) 
         TextDelta("Hi"),
         ToolCallStarted(0, "t", "weather"),
         ToolCallDelta(0, '{"city": "Hu\\u1ebf"}'),
-        StepFinished("tool_calls", Usage(3, 2), ReasoningState(({"type": "text", "text": "Hi"}, thought, tool))),
+        StepFinished("tool_calls", Usage(3, 2), ReasoningState(({"type": "text", "text": "Hi"}, thinking, tool))),
     ]
 
 

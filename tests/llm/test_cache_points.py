@@ -1,4 +1,4 @@
-"""How a provider is asked to keep the beginning of a prompt, and what the scripted ones refuse of it."""
+"""Requests to cache the beginning of a prompt, and refusals of the scripted providers."""
 
 from typing import Any
 
@@ -25,9 +25,9 @@ def request(*points: int) -> ModelRequest:
 def test_anthropic_is_asked_at_the_last_block_of_each_border_and_never_at_a_thought() -> None:
     body = anthropic.wire_request(request(1, 2, 3, 4))
     assert body["system"] == [{"type": "text", "text": "Be brief.", **KEPT}]
-    question, thought = body["messages"]
+    question, answer = body["messages"]
     assert [{"type": "text", "text": text, **KEPT} for text in ("A file.", "Hello")] == question["content"]
-    assert thought["content"] == list(THOUGHT.items)
+    assert answer["content"] == list(THOUGHT.items)
     assert caching.anthropic_refusal(body) is None
     assert anthropic.wire_request(request())["system"] == "Be brief."
 

@@ -25,12 +25,12 @@ Client = Callable[..., ProviderClient]
 KEY = "sk-secret"
 
 
-def said(text: str) -> str:
+def reply_with(text: str) -> str:
     return "data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]})
 
 
 END = 'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
-PART = f"{said('Hello')}\n\n{said(' world')}\n\n"
+PART = f"{reply_with('Hello')}\n\n{reply_with(' world')}\n\n"
 STREAM = PART + END
 TYPE = "text/event-stream"
 WHOLE = answer(STREAM, media_type=TYPE)
@@ -152,7 +152,7 @@ async def test_an_answer_that_is_left_closes_its_connection_at_once(client: Clie
     async def play(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {TYPE}\r\n\r\n".encode())
         while True:
-            writer.write(f"{said('more ')}\n\n".encode())
+            writer.write(f"{reply_with('more ')}\n\n".encode())
             await writer.drain()
             await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""Counts of prompts by their providers: asked as each protocol asks, and done without where nobody counts."""
+"""Counts of prompts by their providers in each protocol, and estimates without such a count."""
 
 from typing import Any
 

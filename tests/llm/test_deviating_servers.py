@@ -1,4 +1,4 @@
-"""Servers that follow a protocol in their own way, over real HTTP, in each protocol where it occurs."""
+"""Servers that deviate from a protocol, over real HTTP, in each protocol concerned."""
 
 import asyncio
 import json

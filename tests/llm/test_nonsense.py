@@ -16,7 +16,7 @@ NONSENSE: tuple[Any, ...] = ("many", 7, [], True, -1, 1e99, 10**40, {"type": 3, 
 
 
 def answers_with(strange: Any) -> list[tuple[StepReader, list[Any]]]:
-    """A whole answer in each protocol; whatever it reports beside its text is `strange`."""
+    """Return a whole answer in each protocol, in which everything but the text is `strange`."""
     usage = {"prompt_tokens": strange, "completion_tokens": strange, "prompt_tokens_details": strange}
     chat: list[Any] = [{"choices": [{"delta": {"content": "Yes."}, "finish_reason": "stop"}]}]
     chat += [

@@ -172,7 +172,7 @@ async def test_content_in_parts_is_understood(connect: Connect) -> None:
 
 
 def call(arguments: Any = None, **fields: Any) -> dict[str, Any]:
-    """A piece of a tool call; `name` goes where the protocol wants it."""
+    """Return a piece of a tool call."""
     function = {key: value for key, value in (("name", fields.pop("name", None)), ("arguments", arguments)) if value}
     return fields | ({"function": function} if function else {})
 

@@ -1,4 +1,4 @@
-"""`manage.py provider` changes what is named, and nothing else."""
+"""`manage.py provider` changes the named values, and nothing else."""
 
 from io import StringIO
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Every way in which a model call fails, for every kind of provider."""
+"""Every failure of a model call, for every kind of provider."""
 
 import socket
 from typing import Any

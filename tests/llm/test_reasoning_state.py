@@ -258,7 +258,7 @@ async def test_reasoning_goes_back_as_it_came(connect: Connect, scripted_model: 
 
 
 async def test_reasoning_that_is_not_taken_back_is_left_out_and_said(connect: Connect) -> None:
-    """As after a change of what stood before it, to which a signature is bound."""
+    """The signature covers the messages before it, which may have changed."""
     provider = connect("anthropic")
     first, _ = await turn(provider, "claude", LOOP)
     [state] = [event.reasoning for event in first if isinstance(event, StepFinished)][:1]

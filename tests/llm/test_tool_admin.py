@@ -38,7 +38,7 @@ def form_of(row: WebSearch, **changes: Any) -> dict[str, Any]:
 
 
 def press(client: Client, row: WebSearch | ToolServer, action: str) -> str:
-    """Confirms a button's dialog; returns what the admin is told then."""
+    """Confirm a button's dialog, and return the messages of the next page."""
     client.post(dialog_url(row, action), {"_form_submitted": "on"})
     row.refresh_from_db()
     return " ".join(str(message) for message in client.get(change_url(row)).context["messages"])

@@ -225,7 +225,7 @@ def test_a_window_never_shrinks_from_counts_alone(model: Model) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_window_that_counts_prove_is_repeated_by_three_of_them(seed: int) -> None:
-    """Of random reports around a few equal ones: what is proven was reported three times, for growing prompts."""
+    """Reports are random around a few equal ones. A proven window was reported three times, for growing prompts."""
     chance, counts, reports = random.Random(seed), ReportedCounts(), list[CallReported]()
     for _ in range(50):
         counted = chance.randint(300, 12_000)

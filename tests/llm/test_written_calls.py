@@ -1,4 +1,4 @@
-"""Tool calls in the text of models whose row says that they write them so."""
+"""Tool calls in the text of models that are marked for it."""
 
 import json
 from typing import Any

@@ -218,8 +218,8 @@ def test_stubs_and_a_cut_system_prompt_do_not_call_for_the_omission_note() -> No
 def test_priority_cuts_a_system_prompt_on_a_token_boundary_with_the_marker() -> None:
     answer = context(user("U1", 5), system={"text": PROSE}, policy="priority", message_overhead=4)
     system = message_of(answer, "system")
-    kept = system["content"].removesuffix(f"\n{MARKER}")
-    assert PROSE.startswith(kept) and kept != system["content"]
+    beginning = system["content"].removesuffix(f"\n{MARKER}")
+    assert PROSE.startswith(beginning) and beginning != system["content"]
     assert system["tokens"] == count(system["content"]) + 4 and 295 <= system["tokens"] <= 300
 
 

@@ -1,4 +1,4 @@
-"""A model works through a checklist: as a program sees it, and as the scripted model was really asked."""
+"""A model works through a checklist: the API for programs, and the requests to the scripted model."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
