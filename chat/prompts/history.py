@@ -346,16 +346,7 @@ def _steps(parts: Sequence[Mapping[str, Any]]) -> list[ContextMessage]:
 def stored_result(part: Mapping[str, Any]) -> StoredResult | None:
     """Return the facts about the whole result of a `tool_result` part; None if the part's text is the whole."""
     stored = part.get("stored")
-    if not stored:
-        return None
-    return StoredResult(
-        tokens=stored["tokens"],
-        characters=stored["characters"],
-        kept=stored.get("kept", 0),
-        id=stored.get("id", ""),
-        head=stored.get("head", 0),
-        marker=stored.get("marker", 0),
-    )
+    return StoredResult.from_json(stored) if stored else None
 
 
 def _assistant(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessage:

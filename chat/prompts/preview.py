@@ -224,7 +224,7 @@ def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt)
     whole, read, written = (round(each * ratio) for each in counts)
     left = max(0, context.room.window - whole)
     longest = min(left, model.max_output or left)
-    expected = model.prices.ahead(Usage(whole, 0, cached_input=read, cache_written=written), longest)
+    expected = model.prices.expected_cost(Usage(whole, 0, cached_input=read, cache_written=written), longest)
     return {
         "prompt": f"{expected.prompt:f}",
         "answer_per_1000": f"{expected.answer_per_1000:f}",

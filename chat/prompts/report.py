@@ -110,7 +110,7 @@ class CallReport(ReportEntry):
     provider_count: int | None
     cache: NotRequired[CacheEntry]
     window_source: NotRequired[str]
-    window_evidence: NotRequired[JsonObject]
+    window_evidence: NotRequired[EvidenceJson]
     made_with: NotRequired[MadeWith]
     at: NotRequired[float]
 
@@ -146,7 +146,7 @@ class WindowEntry(TypedDict):
 
     window: int
     window_source: str
-    window_evidence: JsonObject
+    window_evidence: EvidenceJson
 
 
 class PlannedRequest(NamedTuple):

@@ -301,16 +301,16 @@ class _Run:
         model = await on_database(available, self.turn.model or failed, failed, self.context.rights.models)
         if model is None:
             raise outage
-        thought = any(message.reasoning is not None for message in added)
+        reasoned = any(message.reasoning is not None for message in added)
         self._of_others = len(added)
         self._reminders = {}
-        await self._fall_back(failed, model, outage, thought=thought)
+        await self._fall_back(failed, model, outage, reasoned=reasoned)
         self.reports[-1]["notes"].append(self._fallback_notes[0].dump())
 
-    async def _fall_back(self, failed: Model, model: Model, outage: ModelError, *, thought: bool = False) -> None:
-        """Ask `model` from now on. `thought`: the failed model has reasoned in this turn."""
+    async def _fall_back(self, failed: Model, model: Model, outage: ModelError, *, reasoned: bool = False) -> None:
+        """Ask `model` from now on. `reasoned`: the failed model has reasoned in this turn."""
         self._outage = outage
-        self._fallback_notes = reports.fallen_back(failed.name, model.name, outage.sentence, thought=thought)
+        self._fallback_notes = reports.fallen_back(failed.name, model.name, outage.sentence, reasoned=reasoned)
         await on_database(store.fall_back, self.turn, model, outage.code)
         self.answer.emit(
             EventType.MODEL_FALLBACK,
@@ -567,7 +567,7 @@ class _Run:
         model = self.context.model
         usage = step.usage
         if self._current_prompt is not None:
-            answered = replace(self._current_prompt, reported=step.cache_told, answer=step.answer)
+            answered = replace(self._current_prompt, reported=step.cache_reported, answer=step.answer)
             self._prompts[model.pk] = self._answered[model.pk] = answered
         if usage is None:
             return

@@ -58,7 +58,7 @@ _PARAMETERS = tuple(
         r"unknown parameter: ['\"`]([\w.]+)['\"`]",  # OpenAI
         r"unrecognized request arguments? supplied: (\w+)",  # Azure
         r"unknown name ['\"](\w+)['\"]",  # Google
-        r"(prompt_cache_breakpoint|cache_control)\b",  # whatever is said of it; these are ours, nobody asked for them
+        r"(prompt_cache_breakpoint|cache_control)\b",  # in any sentence: the product adds them, people do not
         r"property ['\"`]([\w.]+)['\"`] is unsupported",  # Groq
         r"^['\"`]?([\w.]+)['\"`]?: extra inputs are not permitted",  # Anthropic, vLLM
         r"\b(think) value .{1,40} is not supported",  # Ollama, of models that know on and off only

@@ -56,7 +56,7 @@ class WebPage:
 class OpenUrlTool:
     """Tool that opens a page. `data["documents"]` of its output has one document: id, title, metadata (URL) and text.
 
-    `readers`: functions that return the text of other media types. They may block and raise `Refused`. `follow`:
+    `readers`: functions that return the text of other media types. They may block and raise `FetchRefused`. `follow`:
     decides which redirects are followed.
     """
 
@@ -89,7 +89,7 @@ class OpenUrlTool:
         return ToolOutput(text, {"documents": [document]}, whole=page.text, partial=page.partial)
 
     async def open(self, url: httpx2.URL) -> WebPage:
-        """Fetch and read a page. Raises `Refused`."""
+        """Fetch and read a page. Raises `FetchRefused`."""
         fetched = await self._fetcher.fetch(url, self._accepted, self._follow)
         # In a thread: a large page takes up to a second, in which this loop could serve no other answer.
         title, text = await asyncio.to_thread(self._read, fetched)

@@ -67,7 +67,7 @@ class SearchService:
     async def search(self, query: str) -> list["WebResult"]:
         """Return the results, best first.
 
-        Raises `Refused` with a sentence for the model, which never contains the key.
+        Raises `FetchRefused` with a sentence for the model, which never contains the key.
         """
         if is_lost(self.api_key):
             raise FetchRefused(LOST)
@@ -167,7 +167,7 @@ class WebSearchTool:
         return ToolOutput("\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes, "denied": denied})
 
     def _denies(self, result: WebResult) -> bool:
-        return self._hosts.standing(host_of(result.url)) is HostListing.DENIED
+        return self._hosts.listing_of(host_of(result.url)) is HostListing.DENIED
 
     async def _search(self, query: str) -> list[WebResult] | FetchRefused:
         try:

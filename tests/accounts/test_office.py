@@ -109,7 +109,7 @@ def test_an_office_signs_in_by_password(office: str, people: list[User], guesser
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("guessing")
+@pytest.mark.usefixtures("one_window")
 def test_an_office_signs_in_by_passkey(office: str, a_part: int, people: list[User], guessers: list[Guesser]) -> None:
     for person in people[:a_part]:
         here, passkey = Client(REMOTE_ADDR=office), with_passkey(person)
@@ -120,7 +120,7 @@ def test_an_office_signs_in_by_passkey(office: str, a_part: int, people: list[Us
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("guessing")
+@pytest.mark.usefixtures("one_window")
 def test_an_office_signs_in_through_a_provider(office: str, a_part: int, guessers: list[Guesser]) -> None:
     with providing() as provider:
         row = row_of(provider)

@@ -46,7 +46,7 @@ class Supervised:
         self.stack = AsyncExitStack()
 
     async def __aenter__(self) -> Children:
-        descriptor = self.stack.enter_context(paths.held(self.data))
+        descriptor = self.stack.enter_context(paths.lock_data_dir(self.data))
         children = Children(descriptor, self.output)
         self.stack.push_async_callback(children.stop)
         return children

@@ -233,7 +233,7 @@ def shown(client: Client, person: User, place: Place) -> dict[str, bool]:
         listed[f"a page with the {name}"] = client.get(f"/?{name}={pk}").status_code == 200
     listed["a turn under way"] = not rights.lost(
         {
-            uuid4(): rights.Uses(
+            uuid4(): rights.TurnUses(
                 person, place.persona.model_id or uuid4(), place.persona.pk, place.project.pk, False, frozenset(), False
             )
         }

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 
 from llm.learning import learn_served_window, record_calls
 from llm.models import Model, Provider
-from llm.services import learn_ratio, model_at, save_model, set_default_model
+from llm.services import LearntValues, learn_ratio, model_at, save_model, set_default_model
 from llm.truncation import CallReported, SentTokens
 from llm.types.model_call import Allocated, Usage
 from personas.models import BudgetProfile, SystemPrompt
@@ -76,7 +76,12 @@ def test_what_every_answer_teaches_makes_none(model: Model) -> None:
     learn_ratio(model=model, counted=1_000, reported=1_200)
     record_calls(model, [CallReported(SentTokens(1_000), Usage(1_200, 1))])
     assert version() == before
-    learnt = dict(Model.objects.values("token_ratio", "ratio_samples", "reported_counts").get(pk=model.pk))
+    row = Model.objects.get(pk=model.pk)
+    learnt: LearntValues = {
+        "token_ratio": row.token_ratio,
+        "ratio_samples": row.ratio_samples,
+        "reported_counts": row.reported_counts,
+    }
     current = model_at(None, model.pk, learnt)
     assert current is not None and current.ratio_samples == 1 and current.reported_counts["largest_whole"] == 1_000
 
