@@ -19,7 +19,7 @@ from core.jobs import sweep_all
 
 @shared_task
 def forget_expired() -> None:
-    """Removes sessions, kept answers, deliveries and acts of the audit that are past their time."""
+    """Delete expired sessions, idempotent answers, deliveries and acts of the audit."""
     SessionStore.clear_expired()
     forget_answers()
     webhooks.forget_old()
@@ -33,7 +33,7 @@ def mail_forgotten(email: str, origin: str) -> None:
 
 @shared_task
 def mail_sign_up(email: str, origin: str) -> None:
-    """Who has an account already gets a link to it instead."""
+    """Mail a link to sign up; a person with an account gets a link to it instead."""
     if not addresses.mail_sign_up(email=email, origin=origin):
         people.mail_forgotten(email=email, origin=origin)
 

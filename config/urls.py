@@ -38,7 +38,7 @@ from projects.saved_prompts import api as prompt_api
 from workspace.administration.api import LogoView, WorkspaceView
 from workspace.setup.sign_in import AdminSignInView, SignInAgainView, SignInView
 
-__all__ = ["handler404", "handler500", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
+__all__ = ["handler404", "handler500", "schema", "urlpatterns"]  # the import of `schema` registers its extensions
 
 router = DefaultRouter()
 router.include_root_view = False
@@ -68,7 +68,8 @@ router.register("system-prompts", personas_api.SystemPromptViewSet)
 router.register("prompt-texts", texts_api.PromptTextViewSet, "prompt-text")
 router.register("models", personas_api.ModelViewSet)
 
-handler404, handler500 = "config.http.health.not_found", "config.http.health.failed"
+handler404 = "config.http.health.not_found"
+handler500 = "config.http.health.failed"
 
 urlpatterns = [
     path("", include("chat.urls")),

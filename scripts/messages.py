@@ -80,7 +80,7 @@ def in_frame() -> Iterator[tuple[Message, str]]:
 def in_admin() -> Iterator[tuple[Message, str]]:
     from config import admin, admin_words  # noqa: PLC0415 - only once Django is set up
 
-    yield from ((Message(word, context=ADMIN), "config/admin_words.py") for word in sorted(admin_words.known))
+    yield from ((Message(word, context=ADMIN), "config/admin_words.py") for word in sorted(admin_words.words))
     titles = (*admin.GROUPS, *admin.PLACES, *admin.NAMED.values())
     yield from ((Message(title, context=ADMIN), "config/admin.py") for title in titles)
 

@@ -29,7 +29,7 @@ import psycopg
 from psycopg import sql
 
 from config.embedded.children import Children
-from config.embedded.paths import DATABASE, StartError, database_url, held, redis_url
+from config.embedded.paths import DATABASE, StartError, database_url, lock_data_dir, redis_url
 from config.embedded.services import start_services
 
 UNLIMITED_PAGES = "sign-in=0,attempts=0,shared=0"  # PAGE_RATES
@@ -175,7 +175,7 @@ def _migrate(services: Services) -> None:
 
 def _main(data: Path, names: Sequence[str]) -> None:
     """Run the services in `data` until standard input ends."""
-    with held(data) as descriptor, (data / "log").open("w+") as log:
+    with lock_data_dir(data) as descriptor, (data / "log").open("w+") as log:
         try:
             asyncio.run(_serve(data, descriptor, log, names))
         except StartError as error:

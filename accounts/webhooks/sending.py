@@ -26,7 +26,7 @@ from accounts.models.webhook import Webhook, WebhookDelivery
 from core.errors import ProductError
 from core.jobs import NO_ROWS, JobKind
 from core.net.fetch import CheckedTransport
-from core.net.url_safety import Guard, Refused
+from core.net.url_safety import FetchRefused, Guard
 from core.sentences import NO_SENTENCE, Sentence
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the specification's marker of a secret, not a secret
@@ -114,7 +114,7 @@ async def attempt(delivery: WebhookDelivery) -> DeliveryAttempt:
     except ProductError as error:
         detail = error.sentence.dump()
         code = error.code
-    except Refused as refusal:
+    except FetchRefused as refusal:
         detail = str(refusal)
     except (TimeoutError, httpx2.TimeoutException):
         detail = f"There was no answer within {TIMEOUT:g} seconds."

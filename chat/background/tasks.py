@@ -45,8 +45,8 @@ from chat.summaries.ending import SUMMARIES
 from chat.turns import runner, store
 from chat.turns.line import move_up
 from core import background, memory
-from core.background import TURNS, enqueue, on_database, show_life, tell_queues
-from core.consumer import Hearing
+from core.background import TURNS, enqueue, on_database, report_queues, show_life
+from core.consumer import ConsumerWatchdog
 from core.logs import metrics
 
 CLAIMS_AT_ONCE = 2
@@ -210,14 +210,14 @@ def _start(sender: Any, **kwargs: Any) -> None:
     background.submit(runner.warm_up()).result()
     metrics.serve()
     memory.watch()
-    hearing = Hearing(sender, list(sender.app.amqp.queues.consume_from))
-    if "turns" in hearing.queues:
+    watchdog = ConsumerWatchdog(sender, list(sender.app.amqp.queues.consume_from))
+    if "turns" in watchdog.queues:
         _taking = background.submit(take_turns())
-    background.submit(hearing.keep())
-    background.submit(schedule.keep(lambda: hearing.deaf or _draining))
-    background.submit(tell_queues(hearing.queues, lambda: hearing.deaf or _draining))
+    background.submit(watchdog.keep())
+    background.submit(schedule.keep(lambda: watchdog.stalled or _draining))
+    background.submit(report_queues(watchdog.queues, lambda: watchdog.stalled or _draining))
     if settings.ALIVE_FILE:
-        background.submit(show_life(Path(settings.ALIVE_FILE), lambda: hearing.deaf or _draining))
+        background.submit(show_life(Path(settings.ALIVE_FILE), lambda: watchdog.stalled or _draining))
 
 
 @worker_shutting_down.connect

@@ -27,12 +27,12 @@ from chat.models import Conversation, Message, Share, Turn
 from chat.models.conversation_state import require_owner
 from chat.models.tree import branch_rows
 from chat.prompts import wording
-from chat.prompts.cards import Row
+from chat.prompts.cards import SourceRow
 from chat.prompts.history import expand
 from chat.prompts.inspector import Panel
 from chat.prompts.report import FILE_KINDS, ResolvedReport
-from chat.prompts.steps import step_of
-from chat.rendering.kept import blocks_of
+from chat.prompts.steps import answer_step
+from chat.rendering.cache import blocks_of
 from chat.rendering.page_size import MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
 from chat.rendering.references import Sources
 from chat.summaries.idle import idle
@@ -195,7 +195,7 @@ class Seen(NamedTuple):
     panel: Panel
     words: str
     groups: list[SeenGroup]
-    named: list[Row]
+    named: list[SourceRow]
 
 
 class SharedMessage(NamedTuple):
@@ -247,23 +247,23 @@ def _seen(answers: Sequence[Message], *, names: bool) -> dict[UUID, Seen]:
     }
 
 
-def _named(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, str]) -> Iterator[Row]:
+def _named(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, str]) -> Iterator[SourceRow]:
     """The files by their names, and what tools did in this answer. What its person has left out is theirs to know."""
     for source in sources:
         if source["kind"] in FILE_KINDS and source.get("reason") != "by_user":
             title = titles.get(source.get("id") or "") or source.get("title") or str(wording.KINDS[source["kind"]])
-            yield Row(title, source["state"], source.get("tokens"), words=str(wording.STATES[source["state"]]))
+            yield SourceRow(title, source["state"], source.get("tokens"), words=str(wording.STATES[source["state"]]))
     for message in expand(row, BUILT_IN):
-        step = step_of(row, message)
+        step = answer_step(row, message)
         if step.role == "call":
-            yield Row(step.words, "full", None, kind="call")
+            yield SourceRow(step.words, "full", None, kind="call")
 
 
-def _of_call(call: Mapping[str, Any], named: list[Row]) -> Seen:
+def _of_call(call: Mapping[str, Any], named: list[SourceRow]) -> Seen:
     # What is pinned, and what its person has left out, is theirs to know.
     bare = [{**source, "title": "", "mark": None} for source in call["sources"] if source.get("reason") != "by_user"]
     panel = Panel(cast("ResolvedReport", {**call, "sources": bare, "messages": []}), seen=True)
     used = max(1, panel.report["used"])
     groups = [SeenGroup(*each[:3], round(1000 * each.tokens / used)) for each in panel.segments]
-    words = wording.fate_of(panel.report, _("Everything was sent"), names=False).words
+    words = wording.status_line(panel.report, _("Everything was sent"), names=False).words
     return Seen(panel, words, groups, named)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from chat.context.rendering import Numbers
+from chat.context.rendering import CitationNumbers
 from chat.models import Conversation
 
 
@@ -17,10 +17,10 @@ def give_numbers(conversation: Conversation, ids: Sequence[str]) -> dict[str, in
         return dict(conversation.documents)  # numbers never change, so there is nothing to read
     with transaction.atomic():
         row = Conversation.objects.select_for_update().only("documents").get(pk=conversation.pk)
-        numbers = Numbers(row.documents)
+        numbers = CitationNumbers(row.documents)
         for pk in ids:
-            numbers.of(pk)
-        if numbers.known != row.documents:
-            Conversation.objects.filter(pk=row.pk).update(documents=numbers.known)
-    conversation.documents = numbers.known
-    return numbers.known
+            numbers.assign(pk)
+        if numbers.assigned != row.documents:
+            Conversation.objects.filter(pk=row.pk).update(documents=numbers.assigned)
+    conversation.documents = numbers.assigned
+    return numbers.assigned

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from chat.context.rendering import Numbers
+from chat.context.rendering import CitationNumbers
 from chat.context.types import Block, ContextRequest, Room, Section
 from chat.models import Message, Summary, Turn
 from chat.models.summary import Marks
@@ -117,7 +117,7 @@ class PastContext(TurnContext):
         return self.toolbox.tokens(self.tokenizer) + self.options.format_tokens(self.tokenizer)
 
     def documents(self) -> Documents:
-        return Documents(self.tokenizer, self.model.vision, Numbers(self.call.get("numbers", {})), self.texts)
+        return Documents(self.tokenizer, self.model.vision, CitationNumbers(self.call.get("numbers", {})), self.texts)
 
     def summary_above(self, leaf: Message, marks: Marks) -> Summary | None:
         covered = self.call["summary"]

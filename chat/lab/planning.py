@@ -55,7 +55,7 @@ class ReplannedCall(NamedTuple):
     report: CallReport
     context: PastContext
     prompt: Prompt
-    step: builder.Step
+    step: builder.CallStep
 
 
 class ReplannedTurn(NamedTuple):
@@ -153,7 +153,7 @@ class _TurnReplay:
         reminders = self._reminders[varied]
         added = [message for step in self._steps[: call["cycle"] - 1] for message in step]
         searched, web_unopened = builder.searches_of([one.name for each in added for one in each.tool_calls], context)
-        step = builder.Step(
+        step = builder.CallStep(
             searched=searched,
             last=call["cycle"] >= context.profile.max_cycles,
             undefined=call["cycle"] > context.profile.max_cycles,
@@ -173,7 +173,7 @@ class _TurnReplay:
             call, stored(context, planned, cycle=call["cycle"], refused=None, cache=entry), context, prompt, step
         )
 
-    def _cache(self, context: PastContext, prompt: Prompt, step: builder.Step) -> CacheEntry:
+    def _cache(self, context: PastContext, prompt: Prompt, step: builder.CallStep) -> CacheEntry:
         """Return the part of the prompt that the provider's cache was expected to serve at that time."""
         call = context.call
         model = context.model

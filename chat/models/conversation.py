@@ -355,7 +355,7 @@ class Turn(models.Model):
     heartbeat = models.DateTimeField(null=True, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
     effort = effort_field(help_text="As the person chose it; a program's is in its options.")
-    # Options of a program's request (`chat.prompts.turn_context.Options`); empty for a person's turn.
+    # Options of a program's request (`chat.prompts.turn_context.ProgramOptions`); empty for a person's turn.
     options: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
     fallback_reason = models.CharField(
         max_length=60, blank=True, help_text="The error for which a fallback of the model was asked instead."
@@ -447,7 +447,7 @@ class StepReasoning(models.Model):
 
     Only the provider's adapter reads `items`: no person and no program is shown them.
     `number` counts the turn's steps with tool calls, from 1. `calls` identifies those calls, for programs that run them
-    and send them back in a request of its own (`chat.prompts.history.known_by`). `reminder`: the reminder in that
+    and send them back in a request of its own (`chat.prompts.history.calls_digest`). `reminder`: the reminder in that
     step's prompt of an append-only turn.
     """
 

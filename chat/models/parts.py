@@ -2,7 +2,7 @@
 
 from typing import Required, TypedDict
 
-from core.net.outgoing import Sent
+from core.net.outgoing import OutgoingRequest
 
 
 class FoundDocument(TypedDict, total=False):
@@ -31,7 +31,7 @@ class CitedSource(TypedDict):
 
 
 class DoubtReason(TypedDict):
-    """A reason against a sentence (`chat.citations.support.Reason`), and the words that it is about."""
+    """A reason against a sentence (`chat.citations.support.DoubtKind`), and the words that it is about."""
 
     reason: str
     words: str
@@ -93,5 +93,5 @@ class MessagePart(TypedDict, total=False):
     until: str
     error: bool
     documents: list[FoundDocument]
-    outgoing: list[Sent]
+    outgoing: list[OutgoingRequest]
     stored: StoredResultPart

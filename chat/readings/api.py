@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
 from accounts.models import User
-from chat.citations.support import Reason
+from chat.citations.support import DoubtKind
 from chat.ledger.services import UsageFigures
 from chat.readings import services
 from chat.readings.checking import PassagePlace
@@ -120,7 +120,7 @@ class PassageSerializer(serializers.Serializer[PassagePlace]):
 
 
 class ReasonSerializer(serializers.Serializer[Any]):
-    reason = serializers.ChoiceField(choices=[str(each) for each in Reason])
+    reason = serializers.ChoiceField(choices=[str(each) for each in DoubtKind])
     words = serializers.CharField()
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypedDict
 from uuid import UUID
 
-from chat.citations.services import Check, check_against
+from chat.citations.services import PartCheck, check_against
 from chat.readings import planning
 from chat.readings.layout import TextLayout
 from chat.readings.models import Reading
@@ -58,7 +58,7 @@ def place(reading: Reading, layout: TextLayout, number: int) -> PassagePlace:
     }
 
 
-def check(reading: Reading, layout: TextLayout, text: str, answer: str) -> list[Check]:
+def check(reading: Reading, layout: TextLayout, text: str, answer: str) -> list[PartCheck]:
     """Return the checks of an answer from this text, as `chat.citations.services.check` does for a turn."""
     sources = sources_of(reading, layout, [answer])
     passages = _Passages(text, reading.passages, layout)

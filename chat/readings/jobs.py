@@ -26,8 +26,8 @@ from django.utils import timezone
 from django.utils.translation import gettext_noop
 
 from accounts.realtime import News, tell
-from chat.citations.judging import checked, judged
-from chat.citations.services import Check
+from chat.citations.judging import check_in_time, judge
+from chat.citations.services import PartCheck
 from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.models import ModelCall
 from chat.readings import asking, checking, planning, services
@@ -35,7 +35,7 @@ from chat.readings.layout import TextLayout, layout_of
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.planning import Budget
 from chat.readings.services import READINGS
-from core.background import on_database, persistently
+from core.background import on_database, with_retries
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
 from llm import tokens
@@ -116,7 +116,7 @@ async def run(pk: UUID) -> None:
         with READINGS.alive(reading):
             await _while_ours(rows, _carry_out(reading))
     except asyncio.CancelledError:
-        await asyncio.shield(persistently(lambda: _release(rows)))
+        await asyncio.shield(with_retries(lambda: _release(rows)))
         raise
     except _Lost:
         logger.info("reading %s was stopped, or is another worker's", pk)
@@ -124,11 +124,11 @@ async def run(pk: UUID) -> None:
         code = error.code
         detail = error.sentence
         status = Reading.Status.STOPPED if code == "calls_used_up" else Reading.Status.FAILED
-        await persistently(lambda: _end(reading, status=status, code=code, detail=detail))
+        await with_retries(lambda: _end(reading, status=status, code=code, detail=detail))
     except Exception:
         logger.exception("reading %s failed", pk)
         detail = Sentence("Something went wrong on the server. Go on with what is missing.")
-        await persistently(lambda: _end(reading, status=Reading.Status.FAILED, code="internal_error", detail=detail))
+        await with_retries(lambda: _end(reading, status=Reading.Status.FAILED, code="internal_error", detail=detail))
 
 
 def _release(rows: QuerySet[Reading]) -> None:
@@ -149,7 +149,7 @@ async def _while_ours(rows: QuerySet[Reading], work: Coroutine[Any, Any, None]) 
     task = asyncio.create_task(work)
     try:
         while not (await asyncio.wait({task}, timeout=LOOK_EVERY))[0]:
-            if not await persistently(rows.exists):
+            if not await with_retries(rows.exists):
                 raise _Lost
         task.result()
     finally:
@@ -349,12 +349,12 @@ async def _check(work: _ReadingRun, answer: str) -> None:
     """Compare the answer with the passages that it cites. Doubts of the rules are stored before a model is asked."""
     reading = work.reading
     charge = Billing(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk, reading.token_id)
-    checks, note = await checked(
+    checks, note = await check_in_time(
         partial(checking.check, reading, work.layout, work.text, answer), charge, work.texts, None
     )
     if checks and work.checker is not None:
         await on_database(_store_checks, work, checks, Sentence(NOT_CHECKED))
-        checks, note = await judged(checks, charge, work.texts, work.checker)
+        checks, note = await judge(checks, charge, work.texts, work.checker)
     await on_database(_store_checks, work, checks, note)
     await on_database(services.settle, work.ours)
 
@@ -409,7 +409,7 @@ def _store_answer(work: _ReadingRun, reply: OwnAnswer, status: Reading.Status) -
     )
 
 
-def _store_checks(work: _ReadingRun, checks: Sequence[Check], note: Sentence | None) -> None:
+def _store_checks(work: _ReadingRun, checks: Sequence[PartCheck], note: Sentence | None) -> None:
     """Store the result of the check of citations. Raises `_Lost`."""
     stored = note.dump() if note else ""
     check = {"checked": checks[0].checked, "doubts": checks[0].doubts, "note": stored} if checks else None

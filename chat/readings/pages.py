@@ -15,7 +15,7 @@ from chat.readings import checking, planning
 from chat.readings.layout import FileRead, layout_of
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.services import coverage, percent_of
-from chat.rendering.markdown import Allowance, render
+from chat.rendering.markdown import RenderAllowance, render
 from chat.rendering.references import Source
 from core.sentences import Sentence
 
@@ -165,16 +165,16 @@ class ReadingView:
 
     def shown(self, first: int) -> list[PartView]:
         """Return a page of parts from the `first` one on, counted from 0."""
-        allowance = Allowance()
+        allowance = RenderAllowance()
         return [self._part(row, allowance) for row in self.parts[first : first + SHOWN]]
 
     @property
     def folded(self) -> list[PartView]:
         """Return the folds."""
-        allowance = Allowance()
+        allowance = RenderAllowance()
         return [self._part(row, allowance) for row in self.folds]
 
-    def _part(self, row: ReadingPart, allowance: Allowance) -> PartView:
+    def _part(self, row: ReadingPart, allowance: RenderAllowance) -> PartView:
         """Return a part for the page. `allowance` is shared by all parts on it."""
         files = self.layout.within(row.start, row.end)
         apart = len(files) == 1

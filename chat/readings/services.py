@@ -142,12 +142,12 @@ class ReadingEstimate:
 
     @property
     def checks(self) -> int:
-        return judging.CALLS if self.checker is not None else 0
+        return judging.MAX_CALLS if self.checker is not None else 0
 
     @property
     def usage(self) -> Usage:
         """Return the tokens that all calls read and write."""
-        checks = judging.at_most() if self.checker is not None else Usage(0, 0)
+        checks = judging.largest_usage() if self.checker is not None else Usage(0, 0)
         return Usage(self.plan.usage.input + checks.input, self.plan.usage.output + checks.output)
 
     @property
@@ -507,7 +507,7 @@ def _estimate(model: Model, unread: Sequence[_Unread], notes: Sequence[int], bud
     plan = planning.plan_of([each.tokens for each in unread], notes, budget)
     checker_id = rules_at().workspace.citation_model_id
     checker = Model.objects.usable().filter(pk=checker_id).first() if checker_id is not None else None
-    costs = [_cost(model, plan.usage), *([_cost(checker, judging.at_most())] if checker is not None else [])]
+    costs = [_cost(model, plan.usage), *([_cost(checker, judging.largest_usage())] if checker is not None else [])]
     files = []
     for (file, name), parts in groupby(unread, key=lambda each: (each.file, each.name)):
         sizes = [each.tokens for each in parts]

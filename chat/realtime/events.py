@@ -22,11 +22,11 @@ from types import MappingProxyType
 from typing import Required, Self, TypeAlias, TypedDict, get_args
 
 from accounts.realtime import NOT_SIGNED_IN, TOO_MANY, News
-from chat.citations.support import Reason
+from chat.citations.support import DoubtKind
 from chat.models import Conversation, Turn
 from chat.models.parts import CitationDoubt, CitedSource, FoundDocument, MessagePart, StoredResultPart
 from core.json_types import JsonObject
-from core.net.outgoing import Sent
+from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
 from llm.types.model_call import FinishReason
 
@@ -78,7 +78,7 @@ DOUBTS: Schema = {
             "evidence": TEXT,
             "reasons": {
                 "type": "array",
-                "items": {"type": "object", "properties": {"reason": one_of(*Reason), "words": TEXT}},
+                "items": {"type": "object", "properties": {"reason": one_of(*DoubtKind), "words": TEXT}},
             },
         },
         "required": ["citation", "numbers", "sentence", "evidence", "reasons"],
@@ -254,7 +254,7 @@ class EventPayload(TypedDict, total=False):
     error: bool
     arguments: str
     documents: list[FoundDocument]
-    outgoing: list[Sent]
+    outgoing: list[OutgoingRequest]
     stored: StoredResultPart
     number: int
     title: str

@@ -153,7 +153,7 @@ def by_code(request: Request, code: str) -> HttpResponse:
 @require_GET
 def offer(request: Request) -> HttpResponse:
     """What may be meant by what is typed behind an @, as the options of a list."""
-    found = references.offer(user=request.user, typed=request.GET.get("q", ""))
+    found = references.offer_mentions(user=request.user, typed=request.GET.get("q", ""))
     return render(request, "chat/_mentions.html", {"tasks": found.tasks, "files": found.files})
 
 

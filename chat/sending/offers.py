@@ -11,7 +11,7 @@ from accounts.models import User
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import ChatScope, scope_of
 from chat.prompts.document_budget import chosen_files
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import NO_ROOM, freed
 from chat.summaries.services import would_free
@@ -37,7 +37,7 @@ class Offer(TypedDict):
     message: NotRequired[str]
 
 
-def offers(*, user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any], model: Model) -> list[Offer]:
+def offers(*, user: User, scope: ChatScope, draft: TurnDraft, plan: Mapping[str, Any], model: Model) -> list[Offer]:
     """For a `plan` of the draft under the model; empty where everything fits."""
     if not plan["fits"]:
         return [*_files_to_remove(user, draft, plan["error"]), *_larger(user, scope, draft, plan, model)]
@@ -71,7 +71,7 @@ def _without_room(report: Mapping[str, Any]) -> bool:
     return bool(report["unloaded"]) or any(each.get("reason") in NO_ROOM for each in report["sources"])
 
 
-def _files_to_remove(user: User, draft: Draft, error: Mapping[str, Any]) -> Iterator[Offer]:
+def _files_to_remove(user: User, draft: TurnDraft, error: Mapping[str, Any]) -> Iterator[Offer]:
     """Largest first. What is missing is told by the error: tokens over the line, over the room, or over all of it."""
     over = error.get("over")
     if over is None and "needed" in error:
@@ -84,7 +84,7 @@ def _files_to_remove(user: User, draft: Draft, error: Mapping[str, Any]) -> Iter
         yield Offer(kind="remove_file", id=str(file.pk), title=file.name, frees=size, fits=fits)
 
 
-def _larger(user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any], model: Model) -> Iterator[Offer]:
+def _larger(user: User, scope: ChatScope, draft: TurnDraft, plan: Mapping[str, Any], model: Model) -> Iterator[Offer]:
     """The smallest model with a larger window under which the draft fits, and less is left out."""
     others = [each for each in models_of(user) if each.window > model.window]
     for other in sorted(others, key=lambda each: each.window):

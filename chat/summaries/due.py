@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from chat.context.rendering import Renderer, cost
+from chat.context.rendering import PromptRenderer, cost
 from chat.context.summary import (
     SHORTEST_SUMMARY,
     Bounds,
@@ -196,7 +196,7 @@ def costs(context: TurnContext, rows: Sequence[Message], reserved: int) -> list[
     overhead = context.profile.message_overhead
     history = messages_of(rows, overhead=overhead, tokenizer=tokenizer, texts=texts)
     messages = context.documents().attach(history, rows)
-    renderer = Renderer(
+    renderer = PromptRenderer(
         ContextRequest(context.room, messages, message_overhead=overhead, tokenizer=tokenizer, texts=texts)
     )
     room = context.room.input_limit + context.room.tools_tokens - reserved

@@ -29,7 +29,7 @@ from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
 from chat.summaries import due, writing
 from chat.summaries.ending import SUMMARIES, TIMEOUT, expire, fail, finish, interrupt, time_out
-from core.background import on_database, persistently
+from core.background import on_database, with_retries
 from core.errors import ProductError
 from core.sentences import Sentence
 from llm import tokens
@@ -81,14 +81,14 @@ async def run(job_id: UUID) -> UUID | None:
         await asyncio.shield(on_database(interrupt, job.pk))
         raise
     except TimeoutError:
-        await persistently(lambda: time_out(job))
+        await with_retries(lambda: time_out(job))
     except (ProductError, writing.Rejected) as error:
         sentence = error.sentence if isinstance(error, ProductError) else Sentence.verbatim(str(error))
         code = error.code
-        await persistently(lambda: fail(job.pk, code, sentence))
+        await with_retries(lambda: fail(job.pk, code, sentence))
     except Exception:
         logger.exception("summary job %s failed", job.pk)
-        await persistently(lambda: fail(job.pk, "internal_error", Sentence("Something went wrong on the server.")))
+        await with_retries(lambda: fail(job.pk, "internal_error", Sentence("Something went wrong on the server.")))
     return job.conversation_id
 
 

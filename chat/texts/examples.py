@@ -11,12 +11,21 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from chat.citations import judging
+from chat.citations.services import SentenceAndPassage
 from chat.context.build import build, required_tokens
-from chat.context.rendering import DateAwareness, Moment, Numbers, ToolGuidance, asked_at, reminder_text, system_text
+from chat.context.rendering import (
+    CallState,
+    CitationNumbers,
+    DateAwareness,
+    ToolGuidance,
+    asked_at_text,
+    reminder_text,
+    system_text,
+)
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, PromptMessage, Room
 from chat.models import Summary
 from chat.models.summary import text_of
-from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, line_of, listing_text
+from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, listing_line, listing_text
 from chat.prompts.wording import SECTIONS
 from chat.readings import asking
 from chat.readings.planning import Budget
@@ -85,8 +94,8 @@ def _example_rows(name: str, texts: Texts) -> Iterable[tuple[str, str, str]]:
     if group == TITLES:
         return [("", "system", texts["title"]), ("", "user", f"{OLDER[4].text}\n\nGianduja, Rocher and Nocciola.")]
     if group == CITATIONS:
-        sentence = {"sentence": "A box holds twelve.", "evidence": "A box holds nine."}
-        return [("", "system", texts[name]), ("", "user", judging.asked([sentence]))]
+        sentence = SentenceAndPassage(sentence="A box holds twelve.", evidence="A box holds nine.")
+        return [("", "system", texts[name]), ("", "user", judging.question_about([sentence]))]
     if group == SUMMARIES:
         return _summary(name, texts)
     if group == SHORTER:
@@ -116,7 +125,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
     awareness: DateAwareness = "minute" if name == "minute" else "day"
     last = name == "last_step"
     available = frozenset() if last else frozenset(tool.name for tool in TOOLS)
-    moment = Moment(
+    moment = CallState(
         "near_end",
         AT,
         awareness,
@@ -129,7 +138,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
     )
     reminders = [texts["last_step"]] if last else ["Answer in the language of the question."]
     system = f"{SYSTEM} {LONG}" if name == "system_cut" else SYSTEM
-    reminder = asked_at(moment) if name == "asked_at" else reminder_text(list(filter(None, reminders)), moment)
+    reminder = asked_at_text(moment) if name == "asked_at" else reminder_text(list(filter(None, reminders)), moment)
     request = ContextRequest(
         room=Room(30_000),
         messages=list(_messages(name, texts)),
@@ -196,10 +205,10 @@ def _listing(name: str, texts: Texts) -> str:
     files = (replace(REPORT, text=None), Document("51aa", "Shelf in 2019.jpg"))
     more = texts.fill("more_files", count=12)
     header = name if name in (FOUND, NOT_SHOWN) else BY_SEARCH
-    numbers = Numbers()
+    numbers = CitationNumbers()
     states = {"file_line_waiting": File.Index.WAITING, "file_line_unindexed": File.Index.FAILED}
     state = states.get(name, File.Index.SEARCHABLE)
-    lines = "\n".join([*(line_of(file, numbers, texts, state) for file in files), more])
+    lines = "\n".join([*(listing_line(file, numbers, texts, state) for file in files), more])
     return listing_text({"project": header}, {"project": lines}, "", texts)
 
 

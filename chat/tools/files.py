@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from chat.context.rendering import Numbers, ToolGuidance, documents_json
+from chat.context.rendering import CitationNumbers, ToolGuidance, documents_json
 from chat.context.types import Document
 from chat.documents.numbers import give_numbers
 from chat.documents.passages import HITS, MAX_QUERY, passages, phrasings_of
@@ -106,7 +106,7 @@ class SearchFiles:
         numbers = give_numbers(self.scope.conversation, [str(pk) for pk in by_file])
         documents = [passages(pk, found) for pk, found in by_file.items()]
         places = [_place(numbers, pk, found[0]) for pk, found in by_file.items()]
-        return ToolOutput(documents_json(documents, Numbers(numbers)), {"documents": places}, arguments=used)
+        return ToolOutput(documents_json(documents, CitationNumbers(numbers)), {"documents": places}, arguments=used)
 
 
 def expanded(arguments: Mapping[str, Any], question: Sequence[str]) -> list[str]:
@@ -186,7 +186,7 @@ class ReadFile:
             "start": start,
             "end": end,
         }
-        return ToolOutput(documents_json([document], Numbers(numbers)), {"documents": [place]})
+        return ToolOutput(documents_json([document], CitationNumbers(numbers)), {"documents": [place]})
 
     def _content(self, name: object) -> FileText:
         """Return the text of the file with this document number or id."""

@@ -14,8 +14,8 @@ import httpx2
 from chat.models import Conversation, Message, ToolPermission
 from chat.models.tree import branch_rows
 from core.background import on_database
-from core.net.addresses import Standing, canonical, host_of, named_in
-from core.net.url_safety import Refused
+from core.net.addresses import HostListing, canonical, host_of, named_in
+from core.net.url_safety import FetchRefused
 from llm.tools.services import host_lists
 
 OPEN_URL = "open_url"
@@ -67,7 +67,7 @@ class Gate:
         return await on_database(self._verdict, tool, arguments)
 
     async def follow(self, asked: httpx2.URL, target: httpx2.URL) -> None:
-        """Raises `Refused` for a redirect that would reach, through a host that may be reached, one that may not.
+        """Raises `FetchRefused` for a redirect that would reach, through a host that may be reached, one that may not.
 
         An address that a person or a search has named may lead anywhere: what it says to whom is not the model's doing.
         """
@@ -88,20 +88,20 @@ class Gate:
     def _follow(self, asked: str, target: str) -> None:
         free, refusal = self._standing(OPEN_URL, host_of(target))
         if refusal:
-            raise Refused(refusal)
+            raise FetchRefused(refusal)
         if not (free or self._is_named(asked) or self._is_named(target)):
-            raise Refused(LEADS_AWAY.format(host=host_of(asked), url=target))
+            raise FetchRefused(LEADS_AWAY.format(host=host_of(asked), url=target))
 
     def _standing(self, tool: str, host: str) -> tuple[bool, str]:
         """Whether every call to this host, without one of this tool, runs; or the sentence that refuses each."""
-        listed = host_lists().standing(host) if host else Standing.UNLISTED
-        if listed is Standing.DENIED:
+        listed = host_lists().listing_of(host) if host else HostListing.UNLISTED
+        if listed is HostListing.DENIED:
             return False, DENIED.format(host=host)
         about = ToolPermission.objects.filter(conversation=self._conversation.pk, tool=tool[:200], host=host[:255])
         decided = about.values_list("allowed", flat=True).first()
         if decided is False:
             return False, NEVER_HOST.format(host=host) if host else NEVER_TOOL
-        return bool(decided) or listed is Standing.ALLOWED, ""
+        return bool(decided) or listed is HostListing.ALLOWED, ""
 
     def _is_named(self, url: str) -> bool:
         wanted = canonical(url)

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, transaction
 
-from chat.context.rendering import Numbers, ToolGuidance, documents_json, shortened_result
+from chat.context.rendering import CitationNumbers, ToolGuidance, documents_json, shortened_result
 from chat.context.results import CUT_OFF, NOT_KEPT, NOT_TAKEN, PARTIAL, ResultRoom
-from chat.context.types import Document, Tokenizer
+from chat.context.types import Document, TextTokenizer
 from chat.documents.numbers import give_numbers
 from chat.models import Conversation, ToolResult
 from chat.models.summary import marks_on
@@ -45,7 +45,7 @@ class ResultKeeper:
     def __init__(self, conversation: Conversation, answer: UUID) -> None:
         self._conversation, self._answer = conversation, answer
 
-    def begin_step(self, room: ResultRoom, tokenizer: Tokenizer, texts: Texts, notes: list[str]) -> None:
+    def begin_step(self, room: ResultRoom, tokenizer: TextTokenizer, texts: Texts, notes: list[str]) -> None:
         """`notes`: stored sentences for people, of the call whose report they belong to; more are added."""
         self._room, self._tokenizer, self._texts, self._notes = room, tokenizer, texts, notes
 
@@ -54,13 +54,13 @@ class ResultKeeper:
             return output
         if output.partial:
             self._notes.append(Sentence(PARTIAL, tool=call.name).dump())
-        share = self._room.of_next(waiting)
+        share = self._room.share_of_next(waiting)
         # A token has at least one byte, so that most results need not be counted.
         tokens = size = len(output.text.encode())
         if size > share or self._room.may_be_cut(size):
             tokens = await asyncio.to_thread(_counted, output.text, self._tokenizer)
         if tokens <= share and not self._room.may_be_cut(tokens):
-            self._room.taken += tokens
+            self._room.used += tokens
             return output
         kept = output.whole[:MAX_KEPT]
         pk, reason = await on_database(self._store, call, output, kept)
@@ -72,10 +72,10 @@ class ResultKeeper:
             cut_off = Sentence(CUT_OFF, tool=call.name, characters=len(output.whole), kept=len(kept))
             self._notes.append(cut_off.dump())
         if tokens <= share:
-            self._room.taken += tokens
+            self._room.used += tokens
             return replace(output, result=result)
-        limit = self._room.of_shortened(share)
-        self._room.taken += limit
+        limit = self._room.limit_of_shortened(share)
+        self._room.used += limit
         arguments = (output.text, limit, result, self._tokenizer, self._texts)
         text, result = await asyncio.to_thread(shortened_result, *arguments)
         return replace(output, text=text, result=result)
@@ -107,7 +107,7 @@ class ResultKeeper:
         return str(row.pk), ""
 
 
-def _counted(text: str, tokenizer: Tokenizer) -> int:
+def _counted(text: str, tokenizer: TextTokenizer) -> int:
     """The tokens of a text; of what lies beyond `MAX_KEPT` as many as that share of it has."""
     tokens = tokenizer.count(text[:MAX_KEPT])
     return tokens if len(text) <= MAX_KEPT else tokens * len(text) // MAX_KEPT
@@ -155,7 +155,7 @@ class ReadResult:
         numbers = give_numbers(self.conversation, [row.url])
         document = Document(row.url, row.title, text, metadata=f"{row.url}, {where}")
         place = {"number": numbers[row.url], "title": row.title, "url": row.url}
-        return ToolOutput(documents_json([document], Numbers(numbers)), {"documents": [place]})
+        return ToolOutput(documents_json([document], CitationNumbers(numbers)), {"documents": [place]})
 
     def _row(self, pk: object) -> ToolResult:
         """One that its person does not leave out."""

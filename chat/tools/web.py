@@ -6,13 +6,13 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from chat.context.rendering import Numbers, ToolGuidance, documents_json
+from chat.context.rendering import CitationNumbers, ToolGuidance, documents_json
 from chat.context.types import Document
 from chat.documents.numbers import give_numbers
 from chat.models import Conversation
 from chat.tools.permission import Gate
 from core.background import on_database
-from core.net.url_safety import Refused
+from core.net.url_safety import FetchRefused
 from core.sentences import Sentence
 from llm.tools.open_url import OpenUrlTool
 from llm.types.tools import Tool, ToolOutput
@@ -44,7 +44,7 @@ class Numbered:
         documents = [Document(each["id"], each["title"], each["text"], metadata=each["metadata"]) for each in found]
         places = [{"number": numbers[each["id"]], "title": each["title"], "url": each["metadata"]} for each in found]
         self.gate.learn(each["url"] for each in places)
-        text = "\n".join([documents_json(documents, Numbers(numbers)), *output.data.get("notes", ())])
+        text = "\n".join([documents_json(documents, CitationNumbers(numbers)), *output.data.get("notes", ())])
         return replace(output, text=text, data={"documents": places})
 
 
@@ -61,7 +61,7 @@ def _pdf(body: bytes) -> str:
             return extract(Path(file.name), "page.pdf").text
         except ReaderError as error:
             why = str(error.sentence).partition(". ")[0]  # what follows is advice on uploads
-            raise Refused(f"This PDF cannot be read. {why}.") from error
+            raise FetchRefused(f"This PDF cannot be read. {why}.") from error
 
 
 READERS: Mapping[str, Callable[[bytes], str]] = {"application/pdf": _pdf}

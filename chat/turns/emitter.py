@@ -18,7 +18,7 @@ from chat.models import Turn
 from chat.models.parts import MessagePart, StoredResultPart
 from chat.realtime import signals, turn_stream
 from chat.realtime.events import Approval, Event, EventPayload, EventType, fold
-from chat.rendering.markdown import Allowance, BlockStream
+from chat.rendering.markdown import BlockStream, RenderAllowance
 from chat.rendering.references import Sources, cited
 from chat.tools.permission import Gate
 from chat.tools.toolbox import Toolbox
@@ -101,7 +101,7 @@ class Answer:
         self._deltas: list[str] = []  # of the newest pending event, if that is text
         self._open: EventType | None = None
         self._text: list[str] = []  # of the part that is being written
-        self._allowance = Allowance()  # of all its texts
+        self._allowance = RenderAllowance()  # of all its texts
         self._blocks = BlockStream(self.sources, self._allowance)
         self._calls_of_step: dict[str, CallPlace] = {}  # by the id that the model gave
         self._places_of_step: list[CallPlace] = []

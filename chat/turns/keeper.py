@@ -18,7 +18,7 @@ from chat.turns import rights, store
 from chat.turns.emitter import Answer
 from chat.turns.rights import TurnUses
 from chat.turns.store import TurnProgress
-from core.background import on_database, persistently
+from core.background import on_database, with_retries
 from core.sentences import Sentence
 
 CHECKPOINTS_PER_RIGHTS_CHECK = 2  # a turn ends within 5 seconds of losing a right that it uses
@@ -92,7 +92,7 @@ async def _write(turns: list[_CheckpointedTurn]) -> None:
         return
     progress = [_progress(each) for each in turns]
     try:
-        ours = await persistently(partial(store.checkpoint, progress), apart=True)
+        ours = await with_retries(partial(store.checkpoint, progress), apart=True)
     except Exception as error:
         if len(turns) > 1 and not isinstance(error, (OperationalError, InterfaceError)):
             for each in turns:  # one of them cannot be stored, which must not affect the others

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from chat.ledger.limits import turns_at_once
 from chat.models import Turn
-from core.background import TURNS, UNCLAIMED_AFTER, silent
+from core.background import TURNS, UNCLAIMED_AFTER, stale_rows
 
 
 def first_in_line(person: UUID) -> list[UUID]:
@@ -26,6 +26,6 @@ def move_up(conversation_id: UUID) -> None:
 
 def left_behind() -> list[UUID]:
     """Return turns that may be written and that no worker has claimed for a while."""
-    waiting = silent(Turn.objects.filter(status=Turn.Status.QUEUED), UNCLAIMED_AFTER)
+    waiting = stale_rows(Turn.objects.filter(status=Turn.Status.QUEUED), UNCLAIMED_AFTER)
     people = waiting.order_by().values_list("conversation__owner", flat=True).distinct()
     return [turn for person in people for turn in first_in_line(person)]

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
 from functools import partial
+from typing import cast
 from uuid import UUID
 
 from django.db import DatabaseError
 from opentelemetry.trace import SpanKind
 
 from accounts.access.rights import rights_of
-from chat.citations.judging import checked
+from chat.citations.judging import check_in_time
 from chat.citations.services import check
 from chat.context import cache
 from chat.context.results import ResultRoom
@@ -24,8 +25,8 @@ from chat.models.queries import ClaimedTurn, claim
 from chat.prompts import builder
 from chat.prompts import report as reports
 from chat.prompts.builder import model_request
-from chat.prompts.history import Count, store_counts
-from chat.prompts.report import CallReport, Made
+from chat.prompts.history import MessageCounts, store_counts
+from chat.prompts.report import CallReport, PlannedRequest
 from chat.prompts.turn_context import TurnContext, context_of_claimed_turn, with_offered_tools
 from chat.realtime import signals, turn_stream
 from chat.realtime.event_stream import announce, announce_state
@@ -38,10 +39,10 @@ from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
 from chat.turns.rights import TurnUses, require_rights, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, TurnOutcome, last_event
-from core.background import completed, first_on_database, on_database, persistently
+from core.background import completed, first_on_database, on_database, with_retries
 from core.errors import ModelError, ProductError
 from core.logs import tracing
-from core.logs.context import knowing
+from core.logs.context import log_context
 from core.logs.metrics import FIRST_TOKEN, STOPS, TOKENS, TURNS, WRITTEN
 from core.sentences import Sentence
 from llm import agent_loop
@@ -115,7 +116,10 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     turn = claimed[0].turn
     said = {"request_id": turn.request_id, "user_id": turn.conversation.owner_id, "turn_id": turn.pk}
     try:
-        with knowing(said), tracing.span("answer", SpanKind.CONSUMER, turn_id=str(turn.pk), request_id=turn.request_id):
+        with (
+            log_context(said),
+            tracing.span("answer", SpanKind.CONSUMER, turn_id=str(turn.pk), request_id=turn.request_id),
+        ):
             await _Run(*claimed).carry_out()
     finally:
         _running.discard(task)
@@ -163,7 +167,10 @@ class _Run:
         self._served: tuple[Allocated, int] | None = None  # a server's own window, and what it was sent
         self._window_caps: dict[UUID, int | None] = {}  # by model, of those asked in this turn
         # By model: what it was asked last in this conversation; of that what this turn asked; and what is asked now.
-        self._prompts = {each.model_id: cache.sent_of(each.prompt) for each in claimed.earlier_prompts}
+        self._prompts = {
+            each.model_id: cache.parse_sent_prompt(cast("cache.StoredPrompt", each.prompt))
+            for each in claimed.earlier_prompts
+        }
         self._answered: dict[UUID, cache.SentPrompt] = {}
         self._asked: cache.SentPrompt | None = None
         self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
@@ -171,7 +178,7 @@ class _Run:
         self._instead: list[Sentence] = []  # sentences on why it is asked, and not the turn's own
         self._storing: list[asyncio.Task[None]] = []
         self._storing_order = asyncio.Lock()  # an older report must not come after a newer one
-        self._counted: list[Count] = []  # of messages, not stored yet
+        self._counted: list[MessageCounts] = []  # of messages, not stored yet
         self._unpublished: list[Event] = []
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
@@ -280,11 +287,11 @@ class _Run:
             raise why
         thought = any(message.reasoning is not None for message in added)
         self._of_others, self._reminders = len(added), {}
-        await self._fall_back(failed, model, why, thought=thought)
+        await self._fall_back(failed, model, why, reasoned=thought)
         self.reports[-1]["notes"].append(self._instead[0].dump())
 
     async def _fall_back(self, failed: Model, model: Model, why: ModelError, *, thought: bool = False) -> None:
-        self._why, self._instead = why, reports.fallen_back(failed.name, model.name, why.sentence, thought=thought)
+        self._why, self._instead = why, reports.fallen_back(failed.name, model.name, why.sentence, reasoned=thought)
         await on_database(store.fall_back, self.turn, model, why.code)
         names = {"model": model.name, "instead_of": failed.name}
         self.answer.emit(EventType.MODEL_FALLBACK, **names, code=why.code, detail=why.sentence.dump())
@@ -300,12 +307,12 @@ class _Run:
         if cycle.refused is not None and cycle.refused.code in agent_loop.SMALLER_AGAIN:
             refused = await on_database(self._make_smaller, cycle.refused)
         made = await first_on_database(self._plan, self.context, cycle, added, refused)
-        if cycle.refused is None and builder.worth_counting(self.context, made[0].prompt):
+        if cycle.refused is None and builder.worth_counting(self.context, made.planned.prompt):
             plan = partial(self._plan, cycle=cycle, added=added, refused=refused)
-            made = await reports.counted(self.context, made, plan)
+            made = await reports.with_provider_count(self.context, made, plan)
         planned, report, request = made
         prompt = planned.prompt
-        self.answer.sources.learn(planned.documents.given)
+        self.answer.sources.learn(planned.documents.citable)
         self.reports.append(report)
         room = ResultRoom(prompt.report.limit, prompt.report.left)
         self._results.begin_step(room, self.context.tokenizer, self.context.texts, report["notes"])
@@ -339,7 +346,7 @@ class _Run:
 
         self._storing.append(asyncio.create_task(in_order()))
 
-    def _store_report(self, calls: list[CallReport], counted: Sequence[Count]) -> None:
+    def _store_report(self, calls: list[CallReport], counted: Sequence[MessageCounts]) -> None:
         store.store_report(self.turn, calls)
         store_counts(counted)
 
@@ -373,11 +380,11 @@ class _Run:
 
     def _plan(
         self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message], refused: Sentence | None
-    ) -> Made:
+    ) -> PlannedRequest:
         store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
         searched, web_unopened = builder.searches_of([c.name for each in added for c in each.tool_calls], context)
-        step = builder.Step(
+        step = builder.CallStep(
             searched=searched,
             last=cycle.last,
             undefined=cycle.undefined,
@@ -386,23 +393,24 @@ class _Run:
             reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
         planned = builder.plan(context, self._claimed.leaf, added_messages, step=step, later=self._counted)
-        give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
+        give_numbers(self.turn.conversation, list(planned.documents.numbers.assigned))
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             self._reminders[len(added)] = prompt.messages[-1].text or ""
         request = model_request(context, prompt, step)
-        self._sent = builder.sent(context, prompt, request)
+        self._sent = builder.sent_tokens(context, prompt, request)
         self._images = sum(len(message.images) for message in request.messages)
         self._answer_limit = request.max_output or context.room.reserved_output
         asked = self._asked = builder.fingerprint(context, prompt, step)
         before = self._prompts.get(context.model.pk)
         other_model = self._claimed.prompted or bool(self._prompts)
-        entry = cache.expected(asked, before, cache_rule(context.model), other_model=other_model)
+        entry = cache.forecast(asked, before, cache_rule(context.model), other_model=other_model)
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
         report["notes"] += [sentence.dump() for sentence in self._instead]
-        store.note_asked(self.turn, [*self.reports, report])
-        return planned, report, replace(request, previous_answer=before.answer if before is not None else "")
+        store.note_calls(self.turn, [*self.reports, report])
+        request = replace(request, previous_answer=before.answer if before is not None else "")
+        return PlannedRequest(planned, report, request)
 
     def _complete(self) -> Ending:
         if self.answer.wrote or self.answer.handed_over:
@@ -450,7 +458,7 @@ class _Run:
         self.answer.emit(last, **payload)
         events = [*self._unpublished, *self.answer.drain()]
         await asyncio.gather(*self._storing, return_exceptions=True)
-        state = await persistently(partial(self._store_end, ending))
+        state = await with_retries(partial(self._store_end, ending))
         if state is None:
             return
         self._count(ending)
@@ -468,7 +476,7 @@ class _Run:
         place, answer, named = self.turn.conversation, self.answer, self.context.workspace.citation_model_id
         charge = Billing(place, ModelCall.Purpose.CITATIONS, place.owner_id, token=self.turn.token_id)
         find = partial(check, place, answer.parts, answer.sources)
-        found, note = await checked(find, charge, self.context.texts, named)
+        found, note = await check_in_time(find, charge, self.context.texts, named)
         self.reports[-1]["notes"] += [note.dump()] if note else []
         for each in found:
             self.answer.emit(EventType.CITATION_CHECK, part=each.part, checked=each.checked, doubts=each.doubts)
@@ -533,7 +541,7 @@ class _Run:
         if step.cache_told:
             counted = call["used"] + call["tools_tokens"]
             sent = self._prompts[model.pk]
-            call["cache"] = cache.billed(call["cache"], sent, usage.sensible(), counted, step.changed)
+            call["cache"] = cache.with_usage(call["cache"], sent, usage.sensible(), counted, step.changed)
         await self._compare(usage)
         if step.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
             self._store_reports()

@@ -29,11 +29,11 @@ from chat.ledger.recording import record_calls
 from chat.models import LastPrompt, Message, StepReasoning, SummaryJob, Turn
 from chat.models.conversation_state import list_changed, scope_of, settle
 from chat.models.parts import MessagePart
-from chat.prompts.history import known_by
+from chat.prompts.history import calls_digest
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventPayload, EventType
 from chat.turns.line import left_behind
-from core.background import silent, unclaimed
+from core.background import stale_rows, unclaimed
 from core.errors import ModelError, ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from llm import tokens
@@ -383,14 +383,14 @@ def keep_reasoning(turn: Turn, added: Sequence[LoopMessage], reminders: Mapping[
     """Store the reasoning of the newest step that the provider needs back.
 
     It is stored before the next step, so that a turn can be continued after its worker has died. `reminders` as in
-    `chat.prompts.builder.Step`.
+    `chat.prompts.builder.CallStep`.
     """
     steps = [number for number, message in enumerate(added) if message.tool_calls]
     if steps and (state := added[steps[-1]].reasoning) is not None:
         columns = {
             "items": storable(list(state.items)),
             "tokens": state.tokens,
-            "calls": known_by(added[steps[-1]].tool_calls),
+            "calls": calls_digest(added[steps[-1]].tool_calls),
             "reminder": reminders.get(steps[-1], ""),
         }
         StepReasoning.objects.update_or_create(turn=turn, number=len(steps), defaults=columns)
@@ -454,7 +454,7 @@ class StaleTurns:
 
 def stale() -> StaleTurns:
     """Return the turns for the sweeper."""
-    running = silent(Turn.objects.filter(status=Turn.Status.RUNNING))
+    running = stale_rows(Turn.objects.filter(status=Turn.Status.RUNNING))
     return StaleTurns(
         list(running.values_list("pk", flat=True)),
         unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED, pk__in=left_behind())),
@@ -463,7 +463,7 @@ def stale() -> StaleTurns:
 
 def stale_turn(turn_id: UUID) -> Turn | None:
     """Return a running turn without a heartbeat, with the rows that `end` needs."""
-    rows = silent(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
+    rows = stale_rows(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
     related = ("answer", "conversation__persona", "conversation__owner", "model__provider")
     return rows.select_related(*related).first()
 

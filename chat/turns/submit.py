@@ -18,7 +18,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from accounts.access.rights import kept_models_of
+from accounts.access.rights import cached_models_of
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.conversation_state import (
@@ -42,7 +42,7 @@ from chat.turns.smaller import smaller_prompt
 from core.background import TURNS
 from core.errors import NotFound, ProductError
 from core.json_types import JsonObject
-from core.logs.context import known
+from core.logs.context import log_fields
 from core.requests import get_or_404
 from core.sentences import Sentence
 from files.models import File
@@ -222,7 +222,7 @@ def begin_answers(
             options=options or {},
             effort=conversation.effort,
             heartbeat=timezone.now(),
-            request_id=known().get("request_id", ""),
+            request_id=log_fields().get("request_id", ""),
         )
         turns.append(turn)
     conversation.leaf = turns[0].answer
@@ -362,7 +362,7 @@ def models_of(conversation: Conversation, chosen: Sequence[UUID], version: UUID 
     They are as administrators had set them at this version of the workspace or later; without a version as they are
     now. Raises `no_model`, `too_many_models`, and `not_found`.
     """
-    usable = kept_models_of(conversation.owner_id, version)
+    usable = cached_models_of(conversation.owner_id, version)
     if not chosen:
         return [one_of(usable, scope_of(conversation).persona)]
     if len(chosen) > MAX_MODELS:

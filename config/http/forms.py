@@ -1,12 +1,12 @@
-"""Forms that a page's script submits, so that the text stays on the page where the server does not take it.
+"""Forms that a page's script submits, so that the text stays on the page where the server refuses it.
 
 1. `static/js/drafts.js` posts the form as the browser would, with the header `Form-Submission: script`.
 2. A refusal is a fragment with a sentence, as for htmx. The page stays and shows it.
 3. A redirect becomes 204 with the address in `Form-Location`. The script goes there.
-4. A page cannot be put into place by a script: its own scripts carry another nonce. It is stored for a minute,
-   encrypted, for one request of the same person, and `Form-Location` is its address.
+4. A script cannot put a page into place, since the scripts of that page carry another nonce. The page is stored for a
+   minute, encrypted, for one request of the same person, and `Form-Location` is its address.
 
-`Form-Stored: no` says that the server has not stored what was sent, so that the browser keeps its draft.
+`Form-Stored: no` says that the server has not stored the form, so that the browser keeps its draft.
 """
 
 import json
@@ -26,18 +26,19 @@ from core.errors import ProductError
 from core.permissions import signed_out
 from core.requests import FORM_SUBMISSION
 
-LOCATION, STORED = "Form-Location", "Form-Stored"
+LOCATION = "Form-Location"
+STORED = "Form-Stored"
 ANSWER = "form-answer"  # the parameter of an address that names a stored page
 KEPT_FOR = 60  # seconds; the script asks for the page at once
 LARGEST = 4 * 1024 * 1024  # bytes of a page that is stored
 HEADERS = ("Content-Type", "Content-Security-Policy", "Cache-Control", "Retry-After")
-# Pages that show the form again: its row has changed, its fields are wrong, or it was tried too often. Of every other
-# refusal the script shows the sentence.
+# Pages that show the form again: its row has changed, its fields are wrong, or it was tried too often. For all other
+# refusals the script shows the sentence.
 FORM_AGAIN = (409, 412, 422, 429)
 
 
 class ScriptedFormMiddleware:
-    """Stands around the policy's middleware, so that a stored page keeps the policy that names its nonce."""
+    """Answers forms of scripts. It is outside of the policy's middleware, so that a stored page keeps its policy."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -70,13 +71,13 @@ def _is_page_of_errors(response: HttpResponse) -> bool:
 
 
 def _is_invalid(response: HttpResponse) -> bool:
-    """Whether the page shows a form whose fields are wrong; Django's admin answers such a form with 200."""
+    """Return whether the page shows a form with wrong fields; Django's admin answers such a form with 200."""
     context = response.context_data or {} if isinstance(response, TemplateResponse) else {}
     return response.status_code in FORM_AGAIN or bool(context.get("errors"))
 
 
 def _go_to(response: HttpResponse, address: str, *, stored: bool) -> HttpResponse:
-    """Return an answer that names the address; it sets the cookies and headers that the response sets."""
+    """Return an answer that names the address, with the cookies of the response."""
     answer = HttpResponse(status=204)
     answer.cookies = response.cookies
     answer[LOCATION] = address

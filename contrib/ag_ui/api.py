@@ -15,7 +15,7 @@ from accounts.access.api_views import ScopedView
 from accounts.access.authentication import Credential
 from accounts.realtime import require_connection_of_request
 from chat.models import Turn
-from chat.prompts.turn_context import options_of
+from chat.prompts.turn_context import parse_options
 from chat.realtime import event_stream
 from chat.realtime.events import EventType
 from chat.turns.store import UNEXPECTED
@@ -48,7 +48,7 @@ class AgUiView(ScopedView):
             turn=str(turn.pk),
             answer=str(turn.answer_id),
             model=turn.model.name if turn.model else "",
-            external={tool.name for tool in options_of(turn.options).tools},
+            external={tool.name for tool in parse_options(turn.options).tools},
             absolute=request.build_absolute_uri,
             messages=wanted.given.messages,
         )

@@ -14,7 +14,7 @@ import ag_ui.core as agui
 from pydantic import ValidationError
 from rest_framework import serializers
 
-from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
+from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, ProgramOptions
 from chat.turns.submit import LONGEST_EFFORT
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -90,7 +90,7 @@ class Wanted:
     text: str | None
     results: dict[str, Result]
     earlier: Sequence[Said]
-    options: Options
+    options: ProgramOptions
     decision: Decision | None
     model: UUID | None
     persona: UUID | None
@@ -126,7 +126,7 @@ def read(body: Any) -> Wanted:
         text=_text(newest.content) if newest is not None else None,
         results={each.tool_call_id: _result(each) for each in tools},
         earlier=[Said(each.role, _text(each.content)) for each in said if not isinstance(each, agui.ToolMessage)],
-        options=Options(instructions=_instructions(given), tools=_tools(given.tools or [])),
+        options=ProgramOptions(instructions=_instructions(given), tools=_tools(given.tools or [])),
         decision=decision,
         **props.validated_data,
     )

@@ -10,7 +10,7 @@ from accounts.models import User
 from chat.conversations import services
 from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import list_changed, lock, visible_turn
-from chat.prompts.turn_context import options_of
+from chat.prompts.turn_context import parse_options
 from chat.sending.services import send
 from chat.summaries.idle import require_idle
 from chat.turns.admission import QuestionTokens, admit
@@ -52,7 +52,7 @@ def start(*, user: User, wanted: Wanted, key: str | None) -> Started:
         models=[wanted.model] if wanted.model else [],
         key=key,
         effort=wanted.effort,
-        options=wanted.options.as_json(),
+        options=dict(wanted.options.as_json()),
     )
     return Started(send(user=user, conversation=conversation, ask=ask)[0])
 
@@ -112,7 +112,7 @@ def _go_on(conversation: Conversation, wanted: Wanted, key: str | None) -> Turn:
         raise ProductError("no_tool_waits", sentence, status=409)
     models = [pk for pk in (wanted.model or asked.model_id,) if pk]
     _require_tools(locked, wanted, models)
-    chosen, options = models_of(locked, models), wanted.options.as_json()
+    chosen, options = models_of(locked, models), dict(wanted.options.as_json())
     check_effort(wanted.effort, chosen)
     remember_effort(locked, wanted.effort)
     admitted = admit(locked, found, chosen, QuestionTokens())
@@ -129,7 +129,7 @@ def _take_results(locked: Conversation, wanted: Wanted) -> Turn | None:
     turn = rows.filter(answer=locked.leaf_id).first()
     if turn is None:
         return None
-    parts, external = turn.answer.parts, {tool.name for tool in options_of(turn.options).tools}
+    parts, external = turn.answer.parts, {tool.name for tool in parse_options(turn.options).tools}
     answered = {part["id"] for part in parts if part["type"] == "tool_result"}
     open_calls = [part for part in parts if part["type"] == "tool_call" and part["id"] not in answered]
     waiting = {call["id"]: call_id(turn.answer_id, call["id"]) for call in open_calls if call["name"] in external}

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 from core.net.fetch import Fetched, Fetcher, Follow
-from core.net.url_safety import Refused
+from core.net.url_safety import FetchRefused
 from core.sentences import Sentence
 from core.text import clean
 from llm.types.model_call import ToolDefinition
@@ -56,8 +56,8 @@ class Page:
 class OpenUrlTool:
     """`data["documents"]` of its output holds one document: id, title, metadata (the URL) and text.
 
-    `readers` give the text of other media types than those of pages; they may block and raise `Refused`. `follow` says
-    which redirects are followed.
+    `readers` give the text of other media types than those of pages; they may block and raise `FetchRefused`. `follow`
+    says which redirects are followed.
     """
 
     definition = _DEFINITION
@@ -82,26 +82,26 @@ class OpenUrlTool:
         url = _url_of(arguments)
         try:
             page = await self.open(url)
-        except Refused as refusal:
+        except FetchRefused as refusal:
             return ToolOutput(str(refusal), error=True)
         document = {"id": page.url, "title": page.title, "metadata": page.url, "text": page.text}
         text = f"{page.title}\n{page.url}\n\n{page.text}"
         return ToolOutput(text, {"documents": [document]}, whole=page.text, partial=page.partial)
 
     async def open(self, url: httpx2.URL) -> Page:
-        """Raises `Refused`."""
+        """Raises `FetchRefused`."""
         fetched = await self._fetcher.fetch(url, self._accepted, self._follow)
         # In a thread: a large page takes up to a second, and every other answer waits for this loop.
         title, text = await asyncio.to_thread(self._read, fetched)
         if not text:
-            raise Refused("The page holds no text. It may be made by a script, which is not run.")
+            raise FetchRefused("The page holds no text. It may be made by a script, which is not run.")
         return Page(fetched.url, title[:MAX_TITLE] or fetched.url, text + (CUT if fetched.cut else ""), fetched.cut)
 
     def _read(self, fetched: Fetched) -> tuple[str, str]:
         """Title, which may be empty, and text."""
         if reader := self._readers.get(fetched.media_type):
             if fetched.cut:
-                raise Refused(f"This file is larger than {MAX_FILE // 1_000_000} MB, the most that is fetched.")
+                raise FetchRefused(f"This file is larger than {MAX_FILE // 1_000_000} MB, the most that is fetched.")
             return "", clean(reader(fetched.body)).strip()
         source = _decoded(fetched.body, fetched.charset)
         return page_text(source) if fetched.media_type in _WEB_PAGES else ("", source.strip())

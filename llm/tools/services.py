@@ -11,7 +11,7 @@ from core.crypto import is_lost
 from core.errors import ProductError
 from core.locks import lock
 from core.net.addresses import HostLists
-from core.net.url_safety import Refused
+from core.net.url_safety import FetchRefused
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from llm.models import ToolServer, WebAccess, WebSearch
@@ -65,7 +65,7 @@ def try_web_search(*, web_search: WebSearch) -> int:
         service = _service(web_search)
         with wait_outside():
             return len(asyncio.run(service.search(TRIAL_QUERY)))
-    except Refused as refusal:
+    except FetchRefused as refusal:
         raise ProductError("web_search_failed", str(refusal), status=502) from refusal
 
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import httpx2
 
 from core.crypto import LOST, is_lost
-from core.net.addresses import HostLists, Standing, host_of
+from core.net.addresses import HostListing, HostLists, host_of
 from core.net.fetch import read_body
 from core.net.outgoing import note
-from core.net.url_safety import Refused
+from core.net.url_safety import FetchRefused
 from core.sentences import Sentence
 from core.text import clean
 from llm.types.model_call import ToolDefinition
@@ -62,23 +62,25 @@ class SearchService:
     timeout: float = 10.0  # seconds for a query
 
     async def search(self, query: str) -> list["Result"]:
-        """Best first. Raises `Refused` with a sentence for the model; it never holds the key."""
+        """Best first. Raises `FetchRefused` with a sentence for the model; it never holds the key."""
         if is_lost(self.api_key):
-            raise Refused(LOST)
+            raise FetchRefused(LOST)
         note(host_of(self._url), query)
         try:
             async with asyncio.timeout(self.timeout), httpx2.AsyncClient(timeout=self.timeout) as client:
                 return await self._ask(client, query)
         except (TimeoutError, httpx2.TimeoutException) as error:
-            raise Refused(f"The search service gave no answer within {self.timeout:g} seconds.") from error
+            raise FetchRefused(f"The search service gave no answer within {self.timeout:g} seconds.") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise Refused("The search service cannot be reached. An administrator must check its address.") from error
+            raise FetchRefused(
+                "The search service cannot be reached. An administrator must check its address."
+            ) from error
 
     async def _ask(self, client: httpx2.AsyncClient, query: str) -> list["Result"]:
         # Redirects are not followed: the key is for this address.
         async with client.stream("GET", self._url, params=self._parameters(query), headers=self._headers) as response:
             if not response.is_success:
-                raise Refused(_sentence_for(response.status_code, self.kind))
+                raise FetchRefused(_sentence_for(response.status_code, self.kind))
             body, cut = await read_body(response, _MAX_BYTES)
         try:
             answer = None if cut else json.loads(body)
@@ -139,7 +141,7 @@ class WebSearchTool:
         failures = [
             f"“{query}”: {outcome}"
             for query, outcome in zip(queries, outcomes, strict=True)
-            if isinstance(outcome, Refused)
+            if isinstance(outcome, FetchRefused)
         ]
         if not found:
             return ToolOutput("\n".join(failures), error=True)
@@ -156,12 +158,12 @@ class WebSearchTool:
         return ToolOutput("\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes, "denied": denied})
 
     def _denies(self, result: Result) -> bool:
-        return self._hosts.standing(host_of(result.url)) is Standing.DENIED
+        return self._hosts.listing_of(host_of(result.url)) is HostListing.DENIED
 
-    async def _search(self, query: str) -> list[Result] | Refused:
+    async def _search(self, query: str) -> list[Result] | FetchRefused:
         try:
             return await self._service.search(query)
-        except Refused as refusal:
+        except FetchRefused as refusal:
             return refusal
 
 
@@ -205,7 +207,9 @@ def _results(answer: Any, kind: str) -> list[Result]:
         answer = answer.get("web") or {"results": []}  # left out when nothing is found
     found = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(found, list):
-        raise Refused("The search service gave an answer that is not its protocol. An administrator must check it.")
+        raise FetchRefused(
+            "The search service gave an answer that is not its protocol. An administrator must check it."
+        )
     results = [_result(entry, kind) for entry in found if isinstance(entry, dict) and _url(entry.get("url"))]
     return results[:RESULTS_PER_QUERY]
 

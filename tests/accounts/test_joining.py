@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts.access.authentication import Credential, holding
+from accounts.access.authentication import Credential, valid_credentials
 from accounts.access.login import SIGNED_IN
 from accounts.mailing import addresses
 from accounts.models import ApiToken, Session, User
@@ -72,7 +72,7 @@ def test_a_password_that_an_administrator_has_set_is_changed_first(olga: User) -
     assert here.get("/api/v1/me/").json()["code"] == "password_change_needed"
     assert here.post("/settings/tokens/", {}).status_code == 403
     person = User.objects.get(pk=olga.pk)
-    assert holding([Credential.of_session(here.session, person)]) == set()
+    assert valid_credentials([Credential.of_session(here.session, person)]) == set()
     page = here.get("/settings/password/?next=/files/").content.decode()
     assert "Choose your password" in page and "/settings/tokens/" not in page
     form = {"old_password": "chosen by somebody else", "new_password1": NEW, "new_password2": NEW, "next": "/files/"}

@@ -15,7 +15,7 @@ from django.test import Client
 from django.urls import reverse
 from joserfc.jwk import ECKey, RSAKey
 
-from accounts.access.authentication import Credential, holding
+from accounts.access.authentication import Credential, valid_credentials
 from accounts.groups.services import save_group
 from accounts.models import OpenIDIdentity, OpenIDProvider, PeopleGroup, Session, User
 from accounts.openid import connection
@@ -369,9 +369,9 @@ def test_the_provider_signs_a_person_out(there: Provider, row: OpenIDProvider) -
     stream = Credential.of_session(two.session, ada)
     assert told(row, there.logout_token(sub=there.person["sub"], sid="one")).status_code == 200
     assert one.get("/settings/").status_code == 302 and two.get("/settings/").status_code == 200
-    assert holding([stream]) == {stream}
+    assert valid_credentials([stream]) == {stream}
     assert told(row, there.logout_token(sid="two")).status_code == 200
-    assert holding([stream]) == set()
+    assert valid_credentials([stream]) == set()
     here, _ = sign_in(there, row)
     assert told(row, there.logout_token(sub="somebody else")).status_code == 200
     assert Session.objects.filter(user=ada).count() == 1

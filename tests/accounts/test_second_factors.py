@@ -19,7 +19,7 @@ from pytest_django.fixtures import Settings
 
 from accounts import people
 from accounts.access import login
-from accounts.access.authentication import Credential, holding
+from accounts.access.authentication import Credential, valid_credentials
 from accounts.models import Session, User
 from accounts.second_factors import services
 from accounts.services import create_token
@@ -347,12 +347,12 @@ def test_a_token_goes_on_and_a_header_is_no_way_around_it(olga: User, required: 
 def test_what_a_session_has_open_ends_when_the_workspace_begins_to_ask(olga: User) -> None:
     here, _ = sign_in(olga)
     credential = Credential.of_session(here.session, olga)
-    assert holding({credential}) == {credential}
+    assert valid_credentials({credential}) == {credential}
     change(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
-    assert holding({credential}) == set()
+    assert valid_credentials({credential}) == set()
     with_app(olga)  # which ends that session
     there, _ = sign_in(olga)
-    assert holding({Credential.of_session(there.session, olga)}) == set()
+    assert valid_credentials({Credential.of_session(there.session, olga)}) == set()
 
 
 def test_it_may_be_asked_of_administrators_alone(olga: User) -> None:

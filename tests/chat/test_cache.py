@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from accounts.models import User
-from chat.context.cache import Piece, SentPrompt, written
+from chat.context.cache import PromptPiece, SentPrompt, tokens_to_write
 from chat.models import LastPrompt, Message, Turn
 from chat.prompts import inspector, wording
 from llm.models import Model, Provider
@@ -287,5 +287,5 @@ def test_what_is_longer_ago_than_the_provider_keeps_is_not_promised(application:
 def test_what_a_provider_will_bill_as_written_to_its_cache(
     rule: CacheRule, points: tuple[int, ...], served: int, put: int
 ) -> None:
-    pieces = tuple(Piece("history", size * 1_000, str(size), "", "full", 1) for size in (1, 2, 3, 4))
-    assert written(SentPrompt(pieces, points, "", {}, 0.0), served, rule) == put
+    pieces = tuple(PromptPiece("history", size * 1_000, str(size), "", "full", 1) for size in (1, 2, 3, 4))
+    assert tokens_to_write(SentPrompt(pieces, points, "", {}, 0.0), served, rule) == put

@@ -13,7 +13,7 @@ from django.utils import translation
 from accounts.models import User
 from chat.models import Conversation, Message, RenderedAnswer, Turn
 from chat.models.tree import with_rows
-from chat.rendering.kept import blocks_of
+from chat.rendering.cache import blocks_of
 from chat.web.messages import answers_page, placed
 from files.models import File
 from tests.chat.conversations import past
@@ -185,9 +185,9 @@ def test_an_answer_that_grows_while_its_page_is_made_is_shown_beside_the_others(
         Turn.objects.create(conversation=made, user_message=question, answer=answer, slot=slot, status="done")
     read = list(with_rows(Message.objects.filter(pk=second.pk)))
     Message.objects.filter(pk=second.pk).update(parts=[{"type": "text", "text": "Grown."}])
-    [view] = placed(read, made, beside=True)
+    [view] = placed(read, made, side_by_side_last=True)
     assert [part["blocks"] for part in view.parts] == [["<p>Grown.</p>"]]
-    assert [each.parts[0]["text"] for each in view.beside][1] == "Grown."
+    assert [each.parts[0]["text"] for each in view.alternatives][1] == "Grown."
 
 
 def test_an_answer_that_is_complete_before_its_page_is_made_leads_to_what_it_cites(owner: User, contract: File) -> None:

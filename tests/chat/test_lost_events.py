@@ -16,7 +16,7 @@ from accounts.models import User
 from chat.conversations.services import create_conversation
 from chat.models import Turn
 from chat.models.queries import claim
-from chat.openai_api.serialize import Completion, Head
+from chat.openai_api.serialize import ChunkHead, Completion
 from chat.realtime import event_stream, turn_stream
 from chat.realtime.events import Approval, EventType, fold
 from chat.turns import store
@@ -163,14 +163,14 @@ def test_whatever_is_lost_every_reader_ends_with_what_the_row_holds(turn: Turn, 
 
 
 def said_by_openai(wires: list[dict[str, Any]], row: Turn) -> tuple[str, list[str]]:
-    completion = Completion(Head("t", "m", (), str))
+    completion = Completion(ChunkHead("t", "m", (), str))
     for wire in wires:
         completion.feed(wire)
     if not completion.ended:
         completion.end(row)
     [choice] = completion.whole()["choices"]
     cited = [each["url_citation"]["title"] for each in choice["message"].get("annotations", ())]
-    return choice["message"]["content"], cited
+    return choice["message"]["content"] or "", cited
 
 
 def said_by_ag_ui(wires: list[dict[str, Any]], row: Turn) -> list[dict[str, Any]]:

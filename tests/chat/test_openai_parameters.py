@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import openai
@@ -11,7 +11,7 @@ from openai import OpenAI
 from pydantic import BaseModel
 
 from chat.models import Conversation
-from chat.prompts.turn_context import Options, options_of
+from chat.prompts.turn_context import ProgramOptions, StoredOptions, parse_options
 from llm.models import Model, Provider
 from llm.services import save_provider
 from llm.types.model_call import Sampling
@@ -230,11 +230,11 @@ def test_calls_one_at_a_time_are_asked_for_where_there_are_tools(
 
 
 def test_options_are_read_as_they_were_kept_and_those_of_earlier_versions_too() -> None:
-    options = Options(sampling=Sampling(top_p=0.5, seed=3), response_format=SCHEMA, parallel_tool_calls=False)
-    assert options_of(json.loads(json.dumps(options.as_json()))) == options
+    options = ProgramOptions(sampling=Sampling(top_p=0.5, seed=3), response_format=SCHEMA, parallel_tool_calls=False)
+    assert parse_options(json.loads(json.dumps(options.as_json()))) == options
     earlier = {
         name: value
-        for name, value in Options(temperature=0.5).as_json().items()
+        for name, value in ProgramOptions(temperature=0.5).as_json().items()
         if name not in ("sampling", "response_format", "parallel_tool_calls")
     }
-    assert options_of(earlier) == Options(temperature=0.5)
+    assert parse_options(cast("StoredOptions", earlier)) == ProgramOptions(temperature=0.5)

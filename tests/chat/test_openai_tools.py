@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from chat.models import Message, Turn
-from chat.openai_api.serialize import Completion, Head
+from chat.openai_api.serialize import ChunkHead, Completion
 from core.errors import ProductError
 from llm.models import Model
 from personas.models import Persona
@@ -59,7 +59,7 @@ def test_a_program_may_have_a_tool_of_a_name_that_the_product_has(person: Person
 
 
 def test_an_answer_whose_stream_is_gone_is_completed_from_its_row() -> None:
-    completion = Completion(Head("t", "m", {"get_weather"}, str))
+    completion = Completion(ChunkHead("t", "m", {"get_weather"}, str))
     completion.feed({"type": "TEXT_MESSAGE_CONTENT", "part": 0, "delta": "Half of "})
     parts = [
         {"type": "text", "text": "Half of it."},
@@ -74,5 +74,5 @@ def test_an_answer_whose_stream_is_gone_is_completed_from_its_row() -> None:
     assert choice["message"]["tool_calls"][0]["function"]["arguments"] == parts[1]["arguments"]
     failed = Message(parts=[], error_code="rate_limited", error_detail="Try again.")
     with pytest.raises(ProductError) as told:
-        Completion(Head("t", "m", (), str)).end(Turn(status=Turn.Status.FAILED, answer=failed))
+        Completion(ChunkHead("t", "m", (), str)).end(Turn(status=Turn.Status.FAILED, answer=failed))
     assert (told.value.status, told.value.detail) == (429, "Try again.")

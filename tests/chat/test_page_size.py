@@ -91,7 +91,7 @@ def test_messages_are_counted_from_the_newest_upwards(place: Conversation) -> No
     small.update(parts=[{"type": "text", "text": "Not much."}])
     Message.objects.filter(conversation=place, depth__gte=2 * PAIRS - 4).update(parts=[{"type": "text", "text": LARGE}])
     assert place.leaf is not None
-    views, older = branch_page(place, place.leaf)
+    views, older, _excerpt = branch_page(place, place.leaf)
     assert [view.row.depth for view in views] == [2 * PAIRS - 2] and older == views[0].row.pk
 
 

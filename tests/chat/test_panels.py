@@ -19,9 +19,9 @@ from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import marks_on
 from chat.prompts import inspector, wording
-from chat.prompts.cards import Row
+from chat.prompts.cards import SourceRow
 from chat.prompts.inspector import Panel
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.turn_context import base_context
 from core.i18n import percent
 from files.models import File, FileText
@@ -162,7 +162,7 @@ class Maker:
 LAYOUTS = ("near_end", "files_first", "all_first")
 
 
-def leaves(rows: Any) -> Iterator[Row]:
+def leaves(rows: Any) -> Iterator[SourceRow]:
     for row in rows:
         yield from leaves(row.rows) if row.rows and row.tokens == total(row.rows) else [row]
 
@@ -176,7 +176,7 @@ def added_up(panel: Panel) -> None:
     report = panel.report
     assert sum(card.tokens for card in panel.cards) == sum(report["sections"].values()) == report["used"]
     assert report["used"] + report["left"] == report["limit"]
-    assert report["limit"] + panel.kept == report["window"]
+    assert report["limit"] + panel.reserved == report["window"]
     for card in panel.cards:
         sections = [section for section in report["sections"] if wording.GROUP_OF[section] == card.group]
         assert card.tokens == sum(report["sections"][section] for section in sections)
@@ -202,7 +202,7 @@ def test_every_panel_adds_up_to_its_report_and_its_page_says_the_same(seed: int,
     planned = 0
     for _ in range(CONVERSATIONS // 5):
         place = maker.conversation()
-        draft = Draft(maker.text(maker.random.choice((0, 5, 200))))
+        draft = TurnDraft(maker.text(maker.random.choice((0, 5, 200))))
         scope = ChatScope(place, place.project, place.persona)
         plan = plan_ahead(user=maker.user, scope=scope, draft=draft, model=maker.random.choice(maker.models))
         line = wording.plan_line(plan)
@@ -214,7 +214,7 @@ def test_every_panel_adds_up_to_its_report_and_its_page_says_the_same(seed: int,
         planned += 1
         added_up(panel)
         assert line.words.endswith(f"{panel.percent} used")
-        assert panel.fate.words in line.words
+        assert panel.status.words in line.words
         if place.leaf is not None:
             stored = Turn.objects.create(
                 conversation=place,
@@ -267,7 +267,8 @@ def shown_as_reported(client: Client, turn: Turn) -> None:
 
 
 def a_plan(*sources: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"fits": True, "used": 300, "limit": 30_000, "unloaded": 0, "summary": None, "sources": sources, **more}
+    room = {"used": 300, "limit": 30_000, "unloaded": 0, "near_limit": None}
+    return {"fits": True, **room, "summary": None, "sources": sources, **more}
 
 
 def message(reason: str, **more: Any) -> dict[str, Any]:
@@ -275,7 +276,7 @@ def message(reason: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("plan", "icon", "said"),
+    ("plan", "icon", "words"),
     [
         (a_plan(), "tick", "Everything you gave fits · 1 % used"),
         (a_plan(message("by_user")), "tick", "Everything you gave fits · 1 % used"),
@@ -309,10 +310,8 @@ def message(reason: str, **more: Any) -> dict[str, Any]:
          "It could not be read."),
     ],
 )  # fmt: skip
-def test_the_sentence_of_a_plan_says_what_is_left_out_for_its_own_reason(
-    plan: dict[str, Any], icon: str, said: str
-) -> None:
-    assert wording.plan_line(plan) == (icon, said)
+def test_the_sentence_of_a_plan_says_what_is_left_out_for_its_own_reason(plan: Any, icon: str, words: str) -> None:
+    assert wording.plan_line(plan) == (icon, words)
 
 
 def test_a_tools_call_and_its_result_are_one_row_that_says_what_was_done() -> None:
@@ -327,7 +326,7 @@ def test_a_tools_call_and_its_result_are_one_row_that_says_what_was_done() -> No
     answer = maker.message(place, [question], "assistant", parts)
     Conversation.objects.filter(pk=place.pk).update(leaf=answer)
     place.refresh_from_db()
-    plan = plan_ahead(user=maker.user, scope=ChatScope(place), draft=Draft("And?"), model=maker.models[2])
+    plan = plan_ahead(user=maker.user, scope=ChatScope(place), draft=TurnDraft("And?"), model=maker.models[2])
     panel = inspector.of_plan(plan)
     assert panel is not None
     rows = [row for card in panel.cards for row in leaves(card.rows)]
@@ -347,7 +346,7 @@ def turn_past_window(maker: Maker, persona: Persona | None = None) -> Turn:
     Conversation.objects.filter(pk=place.pk).update(leaf=rows[-1])
     place.refresh_from_db()
     plan = plan_ahead(
-        user=maker.user, scope=ChatScope(place, None, persona), draft=Draft("And?"), model=maker.models[0]
+        user=maker.user, scope=ChatScope(place, None, persona), draft=TurnDraft("And?"), model=maker.models[0]
     )
     assert "left out: no room" in wording.plan_line(plan).words
     return Turn.objects.create(

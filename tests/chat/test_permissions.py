@@ -15,7 +15,7 @@ from openai import OpenAI
 from accounts.services import change_preferences
 from chat.models import Conversation, ToolPermission
 from chat.tools.permission import ASKS, NOBODY, RUNS, Gate, Verdict
-from core.net.url_safety import Refused
+from core.net.url_safety import FetchRefused
 from llm.models import Model, ToolServer, WebAccess
 from personas.models import Persona
 from tests.application import Application
@@ -185,7 +185,7 @@ def leads(gate: Gate, asked: str, target: str) -> str:
     """What a redirect is refused with; empty where it is followed."""
     try:
         asyncio.run(gate.follow(httpx2.URL(asked), httpx2.URL(target)))
-    except Refused as refusal:
+    except FetchRefused as refusal:
         return str(refusal)
     return ""
 

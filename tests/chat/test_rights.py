@@ -18,7 +18,7 @@ from accounts.services import create_token
 from chat.conversations.erasing import erase_old
 from chat.models import Conversation, Message, Share, Turn
 from chat.models.conversation_state import ChatScope, scope_of
-from chat.openai_api.names import find, offered
+from chat.openai_api.names import find, named_models
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.turns import rights
 from chat.turns.submit import Ask, submit
@@ -112,7 +112,7 @@ WAYS: dict[str, Callable[[Client, User, Model], bool]] = {
         post(client, f"/api/v1/conversations/{past(user, 1).pk}/summarise/", model=str(model.pk)) != 404
     ),
     "run": lambda client, user, model: post(client, f"/api/v1/tasks/{task_of(user)}/runs/", model=str(model.pk)) == 202,
-    "protocol": lambda client, user, model: model.name in [each.name for each in offered(user)],
+    "protocol": lambda client, user, model: model.name in [each.name for each in named_models(user)],
     "protocol, by name": lambda client, user, model: found_in_protocol(user, model.name),
     "protocol, by id": lambda client, user, model: found_in_protocol(user, str(model.pk)),
     "its persona": lambda client, user, model: model_for(Persona(model=model), user) == model,

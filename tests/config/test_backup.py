@@ -21,7 +21,7 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from config.backup import postgres
-from config.backup.postgres import Refused, find_program, server_major
+from config.backup.postgres import BackupRefused, find_program, server_major
 from config.backup.services import DUMP, MANIFEST, STATE
 from files.index.indexing import create_vector_index
 from files.models import Embedder
@@ -222,12 +222,14 @@ def test_what_does_not_fit_is_refused_with_what_to_do(committed: None, settings:
 def test_programs_that_are_too_old_or_missing_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "WHEEL", "no_such_package")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refused, match=r"pg_dump is not installed, and PostgreSQL 18 or later is needed\. Install"):
+    with pytest.raises(
+        BackupRefused, match=r"pg_dump is not installed, and PostgreSQL 18 or later is needed\. Install"
+    ):
         find_program("pg_dump", 18)
     program = tmp_path / "pg_dump"
     program.write_text("#!/bin/sh\necho 'pg_dump (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)'\n")
     program.chmod(0o755)
-    with pytest.raises(Refused, match="pg_dump is of version 15, and PostgreSQL 18"):
+    with pytest.raises(BackupRefused, match="pg_dump is of version 15, and PostgreSQL 18"):
         find_program("pg_dump", 18)
     assert find_program("pg_dump", 14).major == 15
 
@@ -246,7 +248,7 @@ def test_the_password_is_on_no_command_line_and_in_no_line(tmp_path: Path, monke
     program.chmod(0o755)
     parameters = {"host": "/sockets", "dbname": "with space", "password": "not to be seen", "sslmode": "require"}
     monkeypatch.setattr(connection, "get_connection_params", lambda: parameters | {"cursor_factory": None})
-    with pytest.raises(Refused, match=r"pg_dump could not write the rows: pg_dump: error: connection failed\."):
+    with pytest.raises(BackupRefused, match=r"pg_dump could not write the rows: pg_dump: error: connection failed\."):
         postgres.dump(find_program("pg_dump", 99), tmp_path / DUMP)
     arguments, *service, mode = calls.read_text().splitlines()
     assert service == ["[glasshouse]", "host=/sockets", "dbname=with space", "sslmode=require"] and mode == "600"

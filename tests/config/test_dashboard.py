@@ -21,7 +21,7 @@ from chat.ledger import overview
 from chat.ledger.models import ModelCall
 from chat.ledger.overview import Days
 from chat.models import Conversation, Message, Turn
-from config.dashboard_admin import CHOICES, FOUND, Row
+from config.dashboard_admin import CHOICES, DOCTOR_KEY, UsageRow
 from core.ids import id_at
 from files.models import File
 from llm.models import Model, Provider
@@ -89,7 +89,7 @@ def used(admin_user: User, model: Model) -> Model:
     return model
 
 
-def named(rows: list[Row]) -> list[tuple[str, int]]:
+def named(rows: list[UsageRow]) -> list[tuple[str, int]]:
     return [(row.name, row.figures.calls) for row in rows]
 
 
@@ -217,7 +217,7 @@ def test_days_are_those_of_the_workspace() -> None:
 
 
 def test_the_checks_of_doctor_stand_on_the_page(admin_client: Client) -> None:
-    cache.delete(FOUND)
+    cache.delete(DOCTOR_KEY)
     page = admin_client.get("/admin/doctor/", {"again": ""}).content.decode()
     assert "Add a provider and a model in the admin" in page
     assert "checks are fine" in page

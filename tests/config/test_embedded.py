@@ -25,7 +25,7 @@ from pytest_django.fixtures import Settings
 
 from config.embedded import children as children_module
 from config.embedded import paths
-from config.embedded.children import STEADY_SECONDS, TRIES, BackOff, Children, Program
+from config.embedded.children import STEADY_SECONDS, TRIES, BackOff, ChildProgram, Children
 from config.embedded.paths import StartError
 from config.embedded.services import MODEL_NAME, model_command, start_services
 from config.management.commands.doctor import _open_to_others
@@ -55,8 +55,8 @@ class Supervised:
         await self.stack.aclose()
 
 
-def shell(name: str, script: str, stage: int = 0) -> Program:
-    return Program(name, ["sh", "-c", script], stage, says_when_ready="up")
+def shell(name: str, script: str, stage: int = 0) -> ChildProgram:
+    return ChildProgram(name, ["sh", "-c", script], stage, says_when_ready="up")
 
 
 def test_every_process_gets_the_same_secret_key_from_the_first_moment(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from accounts.models import User
 from accounts.services import create_token
 from chat.ledger.models import ModelCall
 from chat.models import Import, Turn
-from core.audit.chain import Checked, verify
+from core.audit.chain import ChainCheck, verify
 from core.audit.models import Entry
 from core.errors import ProductError
 from files.models import File
@@ -39,7 +39,7 @@ def admin(committed: None) -> User:
 
 
 def broken() -> list[object]:
-    return list(verify(Checked()))
+    return list(verify(ChainCheck()))
 
 
 def test_of_everything_that_can_be_theirs_nothing_is_left(household: Household, admin: User) -> None:

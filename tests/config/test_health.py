@@ -36,7 +36,7 @@ def asked(client: Client, status: int = 200) -> Any:
 
 def heard(*queues: str) -> None:
     """As long as it takes until it has been said."""
-    telling = background.submit(background.tell_queues(queues))
+    telling = background.submit(background.report_queues(queues))
     until(lambda: set(queues) <= set(background.queues_heard()), "a worker has said that it is there")
     telling.cancel()
 
@@ -65,12 +65,12 @@ def test_without_redis_it_is_not_ready(client: Client, settings: Settings) -> No
 
 
 def test_a_worker_touches_its_file_while_it_takes_work(tmp_path: Path) -> None:
-    def shown(deaf: bool) -> Path:
-        file, asked = tmp_path / str(deaf), threading.Event()
+    def shown(stalled: bool) -> Path:
+        file, asked = tmp_path / str(stalled), threading.Event()
 
         def is_deaf() -> bool:
             asked.set()
-            return deaf
+            return stalled
 
         showing = background.submit(background.show_life(file, is_deaf))
         assert asked.wait(WAIT)
@@ -78,5 +78,5 @@ def test_a_worker_touches_its_file_while_it_takes_work(tmp_path: Path) -> None:
         showing.cancel()
         return file
 
-    assert shown(deaf=False).exists()
-    assert not shown(deaf=True).exists()
+    assert shown(stalled=False).exists()
+    assert not shown(stalled=True).exists()

@@ -20,7 +20,7 @@ from pytest_django.fixtures import Settings
 from config.celery import app as celery_app
 from config.http.server import LimitedServer
 from core.background import Job
-from core.logs.context import knowing, known, learn
+from core.logs.context import add_log_fields, log_context, log_fields
 from core.logs.lines import Formatter, JsonFormatter, RefusalFilter, without_secrets
 from tests.product import Caller
 
@@ -119,8 +119,8 @@ def test_what_is_known_goes_along_with_a_job() -> None:
         name = "knows"
 
         def run(self) -> dict[str, str]:
-            learn(user_id="somebody")
-            return known()
+            add_log_fields(user_id="somebody")
+            return log_fields()
 
     job = Knows()
     job.bind(celery_app)
@@ -129,7 +129,7 @@ def test_what_is_known_goes_along_with_a_job() -> None:
         assert job() == {"request_id": "from-the-page", "user_id": "somebody"}
     finally:
         job.pop_request()
-    assert known() == {}
+    assert log_fields() == {}
 
 
 def test_thousands_of_lines_as_json_hold_no_secret_text_or_search(written: io.StringIO, settings: Settings) -> None:
@@ -141,7 +141,7 @@ def test_thousands_of_lines_as_json_hold_no_secret_text_or_search(written: io.St
     for number in range(2_500):
         for address in addresses:
             details = {"client": "127.0.0.1:1", "path": address, "method": "GET", "status": 200, "size": number}
-            with knowing({"request_id": f"id-{number}"}):
+            with log_context({"request_id": f"id-{number}"}):
                 server.log_action("http", "complete", {**details, "time_taken": 0.25})
     try:
         raise ValueError(f"gh_{TOKEN} of /search/?q={secret}")

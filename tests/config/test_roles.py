@@ -17,7 +17,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import PeopleGroup, Role, User
-from chat.openai_api.names import offered
+from chat.openai_api.names import named_models
 from chat.turns import rights
 from core.errors import NotFound
 from files.models import File
@@ -225,7 +225,7 @@ def shown(client: Client, person: User, place: Place) -> dict[str, bool]:
     persona, project = str(place.persona.pk), str(place.project.pk)
     listed = {url: NAME in client.get(url).text for url in ("/personas/", "/projects/", "/api/v1/personas/")}
     listed["programs' projects"] = NAME in client.get("/api/v1/projects/").text
-    listed["the OpenAI protocol"] = NAME in [each.name for each in offered(person)]
+    listed["the OpenAI protocol"] = NAME in [each.name for each in named_models(person)]
     listed["files"] = person_sees_file(person, place)
     for name, pk in (("persona", persona), ("project", project)):
         begun = ask(client, "POST", "/api/v1/conversations/", {name: pk})

@@ -24,7 +24,7 @@ from config.embedded.paths import StartError
 from config.management.commands import doctor
 from core import background
 from core.logs import otlp, tracing
-from core.logs.context import knowing, trace_of
+from core.logs.context import log_context, trace_of
 from core.logs.lines import JsonFormatter
 from core.logs.sentry import handler
 from tests.application import Application
@@ -88,7 +88,7 @@ def sent(receiver: Receiver, settings: Settings) -> Iterator[io.StringIO]:
         logging.StreamHandler(lines),
     )
     log.setFormatter(JsonFormatter())
-    tracing.use(lambda: otlp.made(provider))
+    tracing.use(lambda: otlp.sampled_tracer(provider))
     loggers = [logging.getLogger(name) for name in ("", "django")]
     for logger in loggers:
         logger.addHandler(errors)
@@ -157,7 +157,7 @@ def test_one_id_ties_errors_lines_and_traces_and_nothing_that_was_written_leaves
         async def lost(text: str) -> None:
             raise RuntimeError(text)
 
-        with knowing({"request_id": asked, "turn_id": turn["id"]}):
+        with log_context({"request_id": asked, "turn_id": turn["id"]}):
             background.carry(lost(f"{WROTE} {caller.token}"))
         background.join()
         logging.getLogger("somebody.elses").error(f"{WROTE} put together", extra={"body": WROTE}, stack_info=True)

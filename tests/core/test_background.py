@@ -170,14 +170,14 @@ def test_one_of_all_who_claim_a_row_gets_it_with_a_fresh_heartbeat(waiting: Impo
     queued = Import.objects.filter(status=Import.Status.QUEUED)
     claims = [background.claim(queued, waiting.pk, status=Import.Status.RUNNING) for _ in range(3)]
     assert claims == [True, False, False]
-    assert not background.silent(Import.objects.all()).exists()
+    assert not background.stale_rows(Import.objects.all()).exists()
 
 
 def test_whoever_says_nothing_for_half_a_minute_is_gone(waiting: Import) -> None:
     since(waiting, 29)
-    assert not background.silent(Import.objects.all()).exists()
+    assert not background.stale_rows(Import.objects.all()).exists()
     since(waiting, 31)
-    assert background.silent(Import.objects.all()).get() == waiting
+    assert background.stale_rows(Import.objects.all()).get() == waiting
 
 
 @pytest.mark.parametrize("minutes", [-10, 10])
@@ -188,9 +188,9 @@ def test_a_worker_whose_clock_is_wrong_takes_nobody_for_gone_and_is_not_taken_fo
     monkeypatch.setattr(timezone, "now", lambda: now() + timedelta(minutes=minutes))
     queued = Import.objects.filter(status=Import.Status.QUEUED)
     since(waiting, 29 + minutes * 60)
-    assert not background.silent(queued).exists()
+    assert not background.stale_rows(queued).exists()
     since(waiting, 31 + minutes * 60)
-    assert background.silent(queued).get() == waiting
+    assert background.stale_rows(queued).get() == waiting
     assert background.claim(queued, waiting.pk, status=Import.Status.RUNNING)
     monkeypatch.undo()
     assert abs(timezone.now() - Import.objects.get(pk=waiting.pk).heartbeat) < timedelta(seconds=20)

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from core.net.fetch import Fetcher
-from core.net.url_safety import Guard, Refused, is_public
+from core.net.url_safety import FetchRefused, Guard, is_public
 from llm.tools.open_url import OpenUrlTool
 from llm.types.tools import run_tool
 from tests.llm.opening import STORY, Names, document_of, opened, tool_for
@@ -84,7 +84,7 @@ async def test_a_redirect_to_a_closed_address_is_refused_and_nothing_is_sent_the
 
 async def test_a_redirect_that_is_not_to_be_followed_is_not() -> None:
     async def follow(asked: httpx2.URL, target: httpx2.URL) -> None:
-        raise Refused(f"{asked.host} leads to {target.host}.")
+        raise FetchRefused(f"{asked.host} leads to {target.host}.")
 
     with RawServer(always(answer("", "Location: http://other.example/?d=SECRET", status="302 Found"))) as site:
         names = Names(["127.0.0.2"])

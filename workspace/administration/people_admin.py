@@ -1,4 +1,4 @@
-"""The page of a person with what it takes projects and personas to do."""
+"""The admin's page of a person with the acts that need projects and personas."""
 
 from typing import Any
 

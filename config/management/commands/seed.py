@@ -1,4 +1,4 @@
-"""What a new workspace starts with. Safe to run at every start: what is there stays as its people made it."""
+"""The rows that a new workspace starts with. It is safe to run at every start: existing rows stay as they are."""
 
 import json
 import os
@@ -70,8 +70,9 @@ class Command(BaseCommand):
         BudgetProfile.objects.create(name="WENDY 12k", window=12_288, ceiling=7_800, floor=3_000, keep_recent=8)
 
     def bundled_model(self) -> None:
-        """Address and key change with every start, and the row follows; whether it is enabled is the admin's choice."""
-        url, key = settings.BUNDLED_MODEL_URL, settings.BUNDLED_MODEL_KEY or "none"
+        """Store address and key of the bundled model, which change with every start; `enabled` stays as it is."""
+        url = settings.BUNDLED_MODEL_URL
+        key = settings.BUNDLED_MODEL_KEY or "none"
         if not url:
             return
         provider, created = Provider.objects.get_or_create(
@@ -80,7 +81,7 @@ class Command(BaseCommand):
         if (provider.base_url, provider.api_key) != (url, key):
             Provider.objects.filter(pk=provider.pk).update(base_url=url, api_key=key)
         if created:
-            # Prefill is slow on a shared core (about 200 tokens/s), so it is offered a third of its window of 6,144.
+            # Prefill is slow on a shared core (about 200 tokens/s), so it gets a third of its window of 6,144.
             model = Model.objects.create(
                 provider=provider, name=MODEL_NAME, context_window=2_048, max_output=512, tools=False
             )
@@ -88,7 +89,7 @@ class Command(BaseCommand):
                 set_default_model(model=model)
 
     def demo_project(self, owner: User) -> None:
-        """Something to look at with the context panel: a persona, instructions, and files sent with every question."""
+        """Create a project to look at with the context panel: a persona, instructions, and files."""
         persona = create_persona(
             user=owner,
             fields={
@@ -112,11 +113,11 @@ class Command(BaseCommand):
         if User.objects.exists():
             return None
         username = os.environ.get("ADMIN_USERNAME") or "admin"
-        given = os.environ.get("ADMIN_PASSWORD", "")
-        password = given or secrets.token_urlsafe(12)
+        chosen = os.environ.get("ADMIN_PASSWORD", "")
+        password = chosen or secrets.token_urlsafe(12)
         with transaction.atomic():
-            admin = User.objects.create_superuser(username, password=password, password_once=not given)
-            said = {"is_staff": [None, True], "is_superuser": [None, True]}
-            record(user=None, action="person.added", row=admin, name=username, changes=said)
+            admin = User.objects.create_superuser(username, password=password, password_once=not chosen)
+            changes = {"is_staff": [None, True], "is_superuser": [None, True]}
+            record(user=None, action="person.added", row=admin, name=username, changes=changes)
         self.demo_project(admin)
-        return {"username": username, "password": "" if given else password}
+        return {"username": username, "password": "" if chosen else password}

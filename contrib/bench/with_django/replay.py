@@ -59,7 +59,7 @@ def answer(user: User, model: Model) -> None:
         context = context_of_past_turn(turn, model)
         made = builder.plan(context, question)
         asked = builder.fingerprint(context, made.prompt)
-        entry = cache.expected(asked, None, cache_rule(model))
+        entry = cache.forecast(asked, None, cache_rule(model))
         call = report.stored(context, made, cycle=1, refused=None, cache=entry)
         Turn.objects.filter(pk=turn.pk).update(report={"calls": [call]})
 

@@ -22,7 +22,7 @@ from django.conf import settings  # noqa: E402 - there are none before the set-u
 from opentelemetry.trace import SpanKind  # noqa: E402
 
 from core.logs import otlp, tracing  # noqa: E402
-from core.logs.context import knowing  # noqa: E402
+from core.logs.context import log_context  # noqa: E402
 
 TURNS = 2_000
 LIMIT, LIMIT_OFF = 1_000.0, 50.0  # µs
@@ -41,7 +41,7 @@ class _Taking(BaseHTTPRequestHandler):
 
 def turn() -> None:
     request_id = uuid4().hex
-    with knowing({"request_id": request_id}):
+    with log_context({"request_id": request_id}):
         with tracing.of_request("POST", request_id, ""):
             pass
         with tracing.span("answer", SpanKind.CONSUMER, turn_id=request_id):

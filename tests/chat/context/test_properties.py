@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start, read_turn, turn_bounds
-from chat.context.rendering import LAYOUTS, Renderer, cost
+from chat.context.rendering import LAYOUTS, PromptRenderer, cost
 from chat.context.types import (
     Block,
     ContextError,
@@ -233,7 +233,7 @@ def test_what_is_left_out_is_never_sent_and_a_pinned_turn_that_fits_always(reque
     prompt = built(request)
     if prompt is None:
         return
-    renderer, left = Renderer(request), request.room.input_limit - required_tokens(request)
+    renderer, left = PromptRenderer(request), request.room.input_limit - required_tokens(request)
     sent = {message.source for message in messages_of(prompt)}
     current = current_turn_start(request.messages)
     for begin, end in turn_bounds(request.messages, 0, current):

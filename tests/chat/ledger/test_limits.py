@@ -24,7 +24,7 @@ from chat.ledger.models import ModelCall
 from chat.ledger.sums import sum_days
 from chat.models import Conversation, Message, NextMessage, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.wording import plan_line
 from chat.readings.services import Asked, planned, start_reading
 from chat.runs.services import create_run
@@ -240,10 +240,10 @@ def test_a_month_is_of_sums_calls_and_what_is_set_aside(user: User) -> None:
 def test_from_80_percent_the_plan_line_warns(user: User) -> None:
     limit("tokens", 1_200, user=user)
     scope = ChatScope(create_conversation(user=user))
-    plan = plan_ahead(user=user, scope=scope, draft=Draft("Hi"))
+    plan = plan_ahead(user=user, scope=scope, draft=TurnDraft("Hi"))
     assert plan["near_limit"] is None and "Tokens a day" not in plan_line(plan).words
     used(user)
-    plan = plan_ahead(user=user, scope=scope, draft=Draft("Hi"))
+    plan = plan_ahead(user=user, scope=scope, draft=TurnDraft("Hi"))
     assert plan_line(plan).words.startswith("Tokens a day: 1,000 of 1,200 used · ") and plan_line(plan).icon == "warn"
 
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from core.audit.chain import Checked, sign, verify
+from core.audit.chain import ChainCheck, sign, verify
 from core.audit.models import Entry
 from core.audit.origin import How, Origin, acting
 from core.audit.services import forget_old, record
@@ -50,14 +50,14 @@ def behind_the_back() -> Iterator[Any]:
 
 
 def broken() -> list[str]:
-    return [found.sentence for found in verify(Checked())]
+    return [found.sentence for found in verify(ChainCheck())]
 
 
 def test_each_row_follows_the_one_before_it(rows: list[Entry]) -> None:
     places = [row.sequence or 0 for row in rows]
     assert places == list(range(places[0], places[0] + 5))
     assert [row.previous for row in rows[1:]] == [row.hash for row in rows[:-1]]
-    checked = Checked()
+    checked = ChainCheck()
     assert list(verify(checked)) == []
     assert (checked.sequence, checked.hash) == (places[-1], rows[-1].hash)
 

@@ -19,7 +19,7 @@ from accounts.models import User
 from accounts.services import create_token
 from core.audit.models import Entry
 from core.audit.origin import How, Origin, acting
-from core.audit.reading import Asked, csv_pages, json_lines
+from core.audit.reading import AuditFilter, csv_pages, json_lines
 from core.audit.services import record
 from tests.config.household import content
 from tests.core.audit.test_chain import seal
@@ -138,10 +138,10 @@ def test_the_admin_adds_changes_and_deletes_none(admin_client: Client, acts: lis
 
 
 def test_it_is_taken_along_as_csv_and_as_json_lines(acts: list[Entry]) -> None:
-    rows = list(csv.DictReader(StringIO("".join(csv_pages(Asked(actor="olga").rows())))))
+    rows = list(csv.DictReader(StringIO("".join(csv_pages(AuditFilter(actor="olga").rows())))))
     assert [row["action"] for row in rows] == ["persona.deleted", "group.added"]
     assert rows[1]["object_name"] == "'=cmd()"  # no formula to a spreadsheet
-    lines = "".join(json_lines(Asked(action="group.added").rows()))
+    lines = "".join(json_lines(AuditFilter(action="group.added").rows()))
     assert [json.loads(line)["object_name"] for line in lines.splitlines()] == ["=cmd()"]
 
 
