@@ -4,6 +4,7 @@ import html
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Unpack
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.access.rights import LACKING, rights_of
-from accounts.groups.services import save_group
+from accounts.groups.services import GroupFields, save_group
 from accounts.models import May, OpenIDIdentity, PeopleGroup, User
 from accounts.services import create_token
 from chat.conversations.erasing import erase_old
@@ -42,7 +43,7 @@ from tests.sockets import open_socket
 database = pytest.mark.django_db
 
 
-def everyone(**fields: object) -> None:
+def everyone(**fields: Unpack[GroupFields]) -> None:
     save_group(user=None, group=PeopleGroup.objects.get(everyone=True), fields=fields)
 
 
