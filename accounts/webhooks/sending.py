@@ -114,7 +114,7 @@ async def attempt(delivery: WebhookDelivery) -> DeliveryAttempt:
     except ProductError as error:
         detail = error.sentence.dump()
         code = error.code
-    except FetchRefused as refusal:
+    except Refused as refusal:
         detail = str(refusal)
     except (TimeoutError, httpx2.TimeoutException):
         detail = f"There was no answer within {TIMEOUT:g} seconds."

@@ -32,8 +32,8 @@ async def overdue() -> list[str]:
     return tasks
 
 
-async def keep(stalled: Callable[[], bool] = bool) -> None:
-    """Run overdue tasks until it is cancelled. A `stalled` worker, which may be cut off, leaves them to others."""
+async def keep(deaf: Callable[[], bool] = bool) -> None:
+    """Run overdue tasks until it is cancelled. A `deaf` worker, which may be cut off, leaves them to others."""
     while True:
         await asyncio.sleep(EVERY)
         if not stalled():

@@ -173,7 +173,7 @@ class _TurnReplay:
             call, stored(context, planned, cycle=call["cycle"], refused=None, cache=entry), context, prompt, step
         )
 
-    def _cache(self, context: PastContext, prompt: Prompt, step: builder.CallStep) -> CacheEntry:
+    def _cache(self, context: PastContext, prompt: Prompt, step: builder.Step) -> CacheEntry:
         """Return the part of the prompt that the provider's cache was expected to serve at that time."""
         call = context.call
         model = context.model

@@ -29,7 +29,7 @@ from chat.readings.layout import Layout, layout_of
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.planning import Budget
 from chat.readings.services import READINGS
-from core.background import on_database, with_retries
+from core.background import on_database, persistently
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
 from llm import tokens

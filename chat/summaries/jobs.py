@@ -29,7 +29,7 @@ from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
 from chat.summaries import due, writing
 from chat.summaries.ending import SUMMARIES, TIMEOUT, expire, fail, finish, interrupt, time_out
-from core.background import on_database, with_retries
+from core.background import on_database, persistently
 from core.errors import ProductError
 from core.sentences import Sentence
 from llm import tokens

@@ -49,7 +49,7 @@ from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
 from chat.turns.rights import TurnUses, require_rights, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, TurnOutcome, last_event
-from core.background import completed, first_on_database, on_database, with_retries
+from core.background import completed, first_on_database, on_database, persistently
 from core.errors import ModelError, ProductError
 from core.logs import tracing
 from core.logs.context import log_context

@@ -1,4 +1,4 @@
-"""What embedders and re-rankers read is in the ledger, whose it is, and what programs embed counts against limits."""
+"""Calls of embedders and re-rankers in the ledger: their payers, and the limits for programs that embed."""
 
 from collections.abc import Iterator
 from decimal import Decimal
