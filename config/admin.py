@@ -1,6 +1,5 @@
 """The parts of the admin that need several apps: its menu, and the worked examples of a budget profile."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
@@ -181,7 +180,7 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
         context = {"incomplete": True} if wrong else {"trials": trials(profile)}
         return TemplateResponse(request, "admin/personas/budgetprofile/conversations.html", context)
 
-    def _examples(self, profile: BudgetProfile) -> Mapping[str, object]:
+    def _examples(self, profile: BudgetProfile) -> dict[str, object]:
         examples = [
             worked_example(
                 profile, _("A window of %(number)s") % {"number": i18n.grouped(EXAMPLE_WINDOW)}, EXAMPLE_WINDOW
@@ -226,23 +225,17 @@ def navigation(request: HttpRequest) -> "list[NavigationGroup]":
         above.append(
             {"title": i18n.label(PLACES[3]), "icon": "checklist", "link": reverse("setup:start"), "active": False}
         )
-    return [
-        {"items": above},
-        *(
+    groups: list[NavigationGroup] = [{"items": above}]
+    for title, labels in {**GROUPS, PLACES[2]: rest}.items():
+        items: list[NavigationItem] = [
             {
-                "title": i18n.label(title),
-                "separator": True,
-                "items": [
-                    {
-                        "title": i18n.label(NAMED[label]) if label in NAMED else pages[label]["name"],
-                        "icon": icon,
-                        "link": pages[label]["admin_url"],
-                    }
-                    for label, icon in labels.items()
-                    if label in pages
-                ],
+                "title": i18n.label(NAMED[label]) if label in NAMED else pages[label]["name"],
+                "icon": icon,
+                "link": pages[label]["admin_url"],
             }
-            for title, labels in {**GROUPS, PLACES[2]: rest}.items()
-            if any(label in pages for label in labels)
-        ),
-    ]
+            for label, icon in labels.items()
+            if label in pages
+        ]
+        if items:
+            groups.append({"title": i18n.label(title), "separator": True, "items": items})
+    return groups

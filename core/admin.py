@@ -326,6 +326,29 @@ def confirmed(
     return _action(description=name, icon=icon, permissions=[permission], dialog=dialog)
 
 
+class OneActiveAdmin(RowAdmin):
+    """Rows of which at most one is in use, such as the service that searches the web.
+
+    A subclass has the dialogs `use` and `stop_using`, whose texts differ, and ends both with `switch`.
+    """
+
+    @display(description="Use", ordering="active", label={"active": "success", "not in use": "warning"})
+    def state(self, row: Any) -> str:
+        return "active" if row.active else "not in use"
+
+    def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
+        """Store that the row is in use or not, by the service of its app."""
+        raise NotImplementedError
+
+    def switch(
+        self, request: HttpRequest, object_id: str, *, active: bool, done: Callable[[Any], Sentence]
+    ) -> HttpResponse:
+        """Switch a row on or off, and return to its page, which shows the sentence `done`."""
+        row = self.row(request, object_id)
+        self.store_active(acting(request), row, active=active)
+        return self.back(request, row, done(row))
+
+
 def go(url: str) -> HttpResponse:
     """Return the response that has htmx, which has posted the dialog, open another page."""
     return HttpResponse(headers={"HX-Redirect": url})

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.auth.models import AbstractUser
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 from django.utils.decorators import method_decorator
@@ -12,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminPasswordWidget
 
-from core.admin import Confirmation, RecordAdmin, RowAdmin, acting, confirmed, display
+from core.admin import Confirmation, OneActiveAdmin, RecordAdmin, RowAdmin, acting, confirmed, display
 from core.crypto import state_of
 from core.errors import ModelError
 from core.sentences import Sentence
@@ -133,7 +134,7 @@ class RerankerForm(ProviderForm):
 
 
 @admin.register(Reranker)
-class RerankerAdmin(KeyedAdmin):
+class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold's own bases differ so
     kind = "reranker"
     form = RerankerForm
     list_display = ("name", "kind", "base_url", "model", "key_state", "state")
@@ -146,9 +147,8 @@ class RerankerAdmin(KeyedAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         reranking.store_reranker(user=acting(request), reranker=obj, api_key=form.api_key)
 
-    @display(description="Use", ordering="active", label={"active": "success", "not in use": "warning"})
-    def state(self, reranker: Reranker) -> str:
-        return "active" if reranker.active else "not in use"
+    def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
+        reranking.use_reranker(user=user, reranker=row, active=active)
 
     @confirmed(
         "Test it",
@@ -180,9 +180,12 @@ class RerankerAdmin(KeyedAdmin):
         explain="It takes the place of the one in use until now. Questions and passages of files are sent to it.",
     )
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        reranker = self.row(request, object_id)
-        reranking.use_reranker(user=acting(request), reranker=reranker, active=True)
-        return self.back(request, reranker, Sentence("{reranker} now orders what searches find.", reranker=reranker))
+        return self.switch(
+            request,
+            object_id,
+            active=True,
+            done=lambda row: Sentence("{reranker} now orders what searches find.", reranker=row),
+        )
 
     @confirmed(
         "Stop ordering",
@@ -191,8 +194,9 @@ class RerankerAdmin(KeyedAdmin):
         explain="If it is the one in use, passages stand in the order of the search alone.",
     )
     def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        reranker = self.row(request, object_id)
-        reranking.use_reranker(user=acting(request), reranker=reranker, active=False)
-        return self.back(
-            request, reranker, Sentence("{reranker} no longer orders what searches find.", reranker=reranker)
+        return self.switch(
+            request,
+            object_id,
+            active=False,
+            done=lambda row: Sentence("{reranker} no longer orders what searches find.", reranker=row),
         )

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
+from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -21,7 +22,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from core import i18n
-from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display
+from core.admin import Confirmation, OneActiveAdmin, RowAdmin, acting, button, confirmed, display
 from core.crypto import state_of
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
@@ -476,7 +477,7 @@ class ModelRowAdmin(RowAdmin):
 
 
 @admin.register(WebSearch)
-class WebSearchAdmin(KeyedAdmin):
+class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold's own bases differ so
     kind = "web_search"
     form = WebSearchForm
     list_display = ("name", "kind", "address", "key_state", "state")
@@ -493,9 +494,8 @@ class WebSearchAdmin(KeyedAdmin):
     def address(self, web_search: WebSearch) -> str:
         return web_search.base_url or _("Brave's own")
 
-    @display(description="Use", ordering="active", label={"active": "success", "not in use": "warning"})
-    def state(self, web_search: WebSearch) -> str:
-        return "active" if web_search.active else "not in use"
+    def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
+        tools.use_web_search(user=user, web_search=row, active=active)
 
     @confirmed(
         "Try a search",
@@ -520,10 +520,11 @@ class WebSearchAdmin(KeyedAdmin):
         explain="It takes the place of the one in use until now.",
     )
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        web_search = self.row(request, object_id)
-        tools.use_web_search(user=acting(request), web_search=web_search, active=True)
-        return self.back(
-            request, web_search, Sentence("Answers now search the web with {web_search}.", web_search=web_search)
+        return self.switch(
+            request,
+            object_id,
+            active=True,
+            done=lambda row: Sentence("Answers now search the web with {web_search}.", web_search=row),
         )
 
     @confirmed(
@@ -533,10 +534,11 @@ class WebSearchAdmin(KeyedAdmin):
         explain="If it is the one in use, answers no longer search the web.",
     )
     def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        web_search = self.row(request, object_id)
-        tools.use_web_search(user=acting(request), web_search=web_search, active=False)
-        return self.back(
-            request, web_search, Sentence("Answers no longer search the web with {web_search}.", web_search=web_search)
+        return self.switch(
+            request,
+            object_id,
+            active=False,
+            done=lambda row: Sentence("Answers no longer search the web with {web_search}.", web_search=row),
         )
 
 

@@ -431,7 +431,7 @@ class PromptAdmin(RowAdmin):
         """Compare the versions `?old=` and `?new=`. Anything that is no version means the newest one."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        prompts = {str(prompt.version): prompt for prompt in self.compared(request)}
+        prompts = {str(prompt.version): prompt for prompt in self.comparable_versions(request)}
         newest = next(iter(prompts.values()), self.model(version=0))
         old, new = (prompts.get(request.GET.get(name, ""), newest) for name in ("old", "new"))
         context = {
@@ -446,7 +446,7 @@ class PromptAdmin(RowAdmin):
         }
         return TemplateResponse(request, "admin/personas/prompt/compare.html", context)
 
-    def compared(self, request: HttpRequest) -> Sequence[PromptVersion]:
+    def comparable_versions(self, request: HttpRequest) -> Sequence[PromptVersion]:
         """Return the versions that can be compared, newest first."""
         return list(self.blank(request).history().select_related("author"))
 

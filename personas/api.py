@@ -180,7 +180,7 @@ class SystemPromptSerializer(Strict, serializers.ModelSerializer[SystemPrompt]):
 
 
 class AdminView(ScopedView):
-    """View for administrators. With `reading`, the scope `chat` is enough to read."""
+    """For administrators alone. With `reading`, the scope `chat` is enough to read."""
 
     reading = False
     administers: type[models.Model]

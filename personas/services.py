@@ -309,7 +309,7 @@ def update_persona(
     `based_on`: entity tags; the stored persona must have one of them, else `changed_meanwhile` (412). Raises
     `name_taken`, `legal_hold` (409) if a text would be lost, and as `require_hand_over` for another owner.
     """
-    locked = _locked(user, persona, based_on)
+    locked = _lock_persona(user, persona, based_on)
     before = copy(locked)
     values = fields.copy()
     if "instructions" in values:
@@ -406,7 +406,7 @@ def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | 
 
     Raises `legal_hold` (409).
     """
-    locked = _locked(user, persona, based_on)
+    locked = _lock_persona(user, persona, based_on)
     require_owner(user=user, persona=locked)
     require_free(locked)
     record(user=user, action="persona.deleted", row=locked)
@@ -422,7 +422,7 @@ def delete_reminders_of(person: User) -> None:
     Reminder.objects.filter(pk__in=own.values("pk")).exclude(pk__in=others.values("pk")).delete()
 
 
-def _locked(user: User, persona: Persona, based_on: Collection[str] | None) -> Persona:
+def _lock_persona(user: User, persona: Persona, based_on: Collection[str] | None) -> Persona:
     """Return the stored row, locked until the end of the transaction. Raises `changed_meanwhile` (412)."""
     locked = get_or_404(Persona.objects.select_for_update(), persona.pk, "persona")
     require_editor(user=user, persona=locked)

@@ -241,7 +241,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     @extend_schema(responses=InvitationSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
     def invitations(self, request: Request, pk: str) -> Response:
-        """Those that are not accepted yet. For the owner."""
+        """The invitations that are not accepted yet. For the owner."""
         project = self.get_object()
         roles.require_owner(user=self.person, project=project)
         return self._page(Invitation.objects.sent(project), InvitationSerializer)

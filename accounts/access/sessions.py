@@ -120,7 +120,7 @@ def note_visit(session: SessionBase, agent: str) -> None:
 
 
 def _visit_of(session: SessionBase | Mapping[str, Any]) -> Visit:
-    return cast("Visit", session.get(VISIT) or {})
+    return cast("Visit", session.get(VISIT) or {})  # a session holds JSON
 
 
 def public_name(session_key: str) -> str:

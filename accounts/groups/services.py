@@ -1,6 +1,6 @@
 """Changes to groups of people. `accounts.access.rights` computes a person's rights from them."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypedDict
 from uuid import UUID
 
@@ -27,7 +27,7 @@ class GroupFields(TypedDict, total=False):
     claim: str
     all_models: bool
     all_tool_servers: bool
-    may: list[str]
+    may: Sequence[str]
     conversation_days: int | None
     members: Collection[User]
     managers: Collection[User]
@@ -64,7 +64,7 @@ def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: 
     row.claim = fields.get("claim", row.claim).strip()
     row.all_models = fields.get("all_models", row.all_models)
     row.all_tool_servers = fields.get("all_tool_servers", row.all_tool_servers)
-    row.may = [right for right in May.values if right in may] if set(may) <= set(May.values) else may
+    row.may = [right for right in May.values if right in may] if set(may) <= set(May.values) else list(may)
     row.conversation_days = fields.get("conversation_days", row.conversation_days)
     try:
         row.full_clean(validate_constraints=False)

@@ -25,7 +25,7 @@ from chat.prompts.preview import PlanCost
 from chat.prompts.report import CoveredEntry, MessageEntry, Outgoing, ShortCall
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
-from chat.sending.offers import Offer
+from chat.sending.offers import RoomOffer
 from chat.turns.submit import LONGEST_EFFORT
 from core.api.fields import MoneyField, SentenceField, Strict
 from core.json_types import JsonObject
@@ -255,7 +255,7 @@ class ExpectedCostSerializer(serializers.Serializer[PlanCost]):
     longest_answer = serializers.IntegerField(help_text="Tokens: the model's own limit, else the room that is left.")
 
 
-class OfferSerializer(serializers.Serializer[Offer]):
+class OfferSerializer(serializers.Serializer[RoomOffer]):
     kind = serializers.ChoiceField(
         choices=["remove_file", "model", "leave_out", "summarise"],
         help_text="remove_file: of the draft; model: one with a larger window; leave_out: a file of an earlier turn.",

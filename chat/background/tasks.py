@@ -148,9 +148,10 @@ def sweep_turns() -> None:
         enqueue("chat.tasks.draft_checklist", task_id)
 
 
-def end_lost_summaries(lost: QuerySet[SummaryJob]) -> None:
-    """End summary jobs that are late or lost, and go on in their conversations."""
-    for conversation_id in jobs.end_lost(lost):
+def sweep_summaries() -> None:
+    """The part of `sweep_turns` for whoever waits for a summary, whether or not a worker is there to sweep."""
+    summaries = jobs.stale()
+    for conversation_id in summaries.ended:
         background.carry(_summary_ended(conversation_id))
 
 
@@ -273,7 +274,7 @@ def _begin(conversation_id: UUID) -> bool:
     run = runs.in_conversation(conversation_id) if due.run else None
     resumed = due.interrupted and resuming.resume(conversation_id)
     if due.message:
-        sending.send_kept(conversation_id)
+        sending.send_next(conversation_id)
     if run is not None:
         runs.advance(run)
     if due.summary:

@@ -33,7 +33,7 @@ from core.sentences import Sentence
 from files.services import stored_bytes
 
 WARN_FROM = 80  # percent
-SOON = 30  # seconds; where a limit is reached only by what is set aside, an answer that ends gives some of it back
+SOON = 30  # seconds; for a limit that is only reached by reservations, since an answer that ends releases its own
 _ANSWERS = (str(ModelCall.Purpose.ANSWER), str(ModelCall.Purpose.RUN))
 
 # The usage of a user: the stored sums of past days, the calls since then, and the reservations of turns and readings.

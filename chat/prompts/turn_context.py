@@ -26,7 +26,7 @@ from chat.models.conversation_state import ChatScope, scope_of
 from chat.models.queries import ClaimedTurn
 from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
-from chat.tools.tasks import Hand
+from chat.tools.tasks import TaskToolContext
 from chat.tools.toolbox import (
     NO_TOOLS,
     Toolbox,
@@ -504,7 +504,7 @@ def _with_turn(
     """Return the context with the tools and options of the turn."""
     toolbox = toolbox_for(
         scope,
-        hand=Hand(context.user, context.model.name, turn.conversation_id, run_step),
+        task_context=TaskToolContext(context.user, context.model.name, turn.conversation_id, run_step),
         model=context.model,
         question="" if searched else turn.user_message.text,
         chosen=_chosen_tools(context),
@@ -545,7 +545,7 @@ def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: S
     conversation = scope.conversation.pk if scope.conversation is not None else None
     box = toolbox_for(
         scope,
-        hand=Hand(base.user, base.model.name, conversation),
+        task_context=TaskToolContext(base.user, base.model.name, conversation),
         model=base.model,
         question=text,
         files=files,

@@ -72,7 +72,7 @@ class TextAdmin(PromptAdmin):
     def home(self, prompt: Any) -> str:
         return reverse("admin:personas_prompttext_text", args=[prompt.name])
 
-    def compared(self, request: HttpRequest) -> list[PromptText]:
+    def comparable_versions(self, request: HttpRequest) -> list[PromptText]:
         return versions_of(self.blank(request).name)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:

@@ -248,5 +248,5 @@ def _run_message(name: str, texts: Texts) -> str:
     row = _task("D2026-11-21-T02", "Describe the new truffles", notes="For the shop.")
     if name.startswith("run_item"):
         row = _task("D2026-11-21-T02.C01", "Write three sentences", notes="One for each kind.")
-        return prompts.item(row, texts, again=again, said="")
-    return prompts.draft(row, texts, again=again, said="")
+        return prompts.item(row, texts, again=again, reply="")
+    return prompts.draft(row, texts, again=again, reply="")

@@ -10,7 +10,7 @@ Runs, queued messages, edits and the OpenAI API come directly.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -34,14 +34,13 @@ from chat.models.queries import store_turns
 from chat.models.summary import carry_marks
 from chat.models.words import title_from
 from chat.prompts.document_budget import budget, chosen_files, refuse_over_line
-from chat.prompts.turn_context import base_context
+from chat.prompts.turn_context import StoredOptions, base_context
 from chat.summaries.idle import RunWaits, require_idle, run_in_progress
 from chat.turns.admission import AdmittedModel, admit, question_tokens
 from chat.turns.mentions import remember_mentions
 from chat.turns.smaller import smaller_prompt
 from core.background import TURNS
 from core.errors import NotFound, ProductError
-from core.json_types import JsonObject
 from core.logs.context import log_fields
 from core.requests import get_or_404
 from core.sentences import Sentence
@@ -71,7 +70,7 @@ class Ask:
     continues: bool = False  # an answer that was cut off; pages show such a question small
     token: UUID | None = None  # of the program that sent a message which has waited since then
     effort: str | None = None  # of reasoning, from now on in this conversation; "" takes a choice back
-    options: JsonObject = field(default_factory=dict)  # of a program's turn, as `chat.prompts.turn_context` stores them
+    options: StoredOptions | None = None  # of a program's turn
 
 
 class CheckedMessage(NamedTuple):
@@ -193,7 +192,7 @@ def begin_answers(
     key: str | None,
     *,
     below: Message | None = None,
-    options: JsonObject | None = None,
+    options: StoredOptions | None = None,
 ) -> list[Turn]:
     """Store an empty answer and a turn for each model that `admit` has admitted, inside the caller's transaction.
 

@@ -200,7 +200,7 @@ def _parts(parts: Sequence[MessagePart], blocks: Sequence[list[str]]) -> list[Sh
                 documents.learn(result.get("documents", ()) if result else ())
                 shown.append({**shown_call(part), "result": result, "found": list(documents.values())})
             case _:
-                shown.append(part)
+                shown.append({**part})
     return shown
 
 

@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from chat.models import Turn
 from chat.models.parts import MessagePart
-from chat.realtime.events import Approval, EventType, WireEvent
+from chat.realtime.events import Approval, Event, EventType, WireEvent
 from chat.turns.store import Ending, last_event
 from contrib.ag_ui.run_input import Interrupted
 from contrib.ag_ui.start_run import NOT_RUN, call_id
@@ -104,7 +104,7 @@ class Translation:
             return []
         ending = Ending(turn.status, turn.answer.error_code, turn.answer.error_detail)
         type_, payload = last_event(ending, turn.usage, turn.finish_reason or "stop", turn.finish_detail)
-        return self.feed({"type": type_, **payload})
+        return self.feed(Event(type_, self.head.turn, turn.seq, payload).to_wire())
 
     def _catch_up(self, event: Wire) -> Events:
         """What a SNAPSHOT has that was not told."""

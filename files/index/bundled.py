@@ -26,13 +26,13 @@ def embed_batch(texts: Sequence[str]) -> list[Vector | None]:
     A process embeds one large batch at a time, so that memory does not grow with the number of callers. The caller
     limits the size of the batch.
     """
-    lowered = [_lowered(text) for text in texts]
+    lowered = [_lower_capitals(text) for text in texts]
     with nullcontext() if sum(map(len, texts)) <= SMALL else _turn():
-        rows = _loaded().embed(lowered, batch_size=len(lowered))
+        rows = _load_model().embed(lowered, batch_size=len(lowered))
     return [unit(row) for row in rows]
 
 
-def _loaded() -> Any:
+def _load_model() -> Any:
     global _model
     with _loading:
         if _model is None:
@@ -54,7 +54,7 @@ def _turn() -> Iterator[None]:
         _embedding.release()
 
 
-def _lowered(text: str) -> str:
+def _lower_capitals(text: str) -> str:
     """Return the text with its lines of capitals in lower case.
 
     The tokenizer knows few words in capitals, and splits the others into meaningless syllables. A line of at most two

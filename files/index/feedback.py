@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 
 from files.index.language import readable
 from files.index.lexemes import lexemes_of
-from files.index.ranking import Collection, Postings, Query, idf_of, positions_of, postings, saturated
+from files.index.ranking import Postings, Query, VisibleCollection, idf_of, positions_of, postings, saturated
 from files.models import Chunk, File
 
 FEWEST = 100  # visible chunks; in a smaller collection the best chunks are nearly all chunks
@@ -51,7 +51,7 @@ def expand_query(
     counts: Mapping[int, float],
     best: Sequence[Chunk],
     files: QuerySet[File],
-    collection: Collection,
+    collection: VisibleCollection,
 ) -> ExpandedQuery:
     """Return the query with the words of the best chunks. `entries`: the postings of the query's own words.
 
@@ -80,7 +80,9 @@ def expand_query(
     return ExpandedQuery({at: each for at, each in every.items() if at in weights}, weights)
 
 
-def _heaviest_lexemes(counts: Mapping[int, float], chunks: Sequence[Chunk], collection: Collection) -> dict[str, float]:
+def _heaviest_lexemes(
+    counts: Mapping[int, float], chunks: Sequence[Chunk], collection: VisibleCollection
+) -> dict[str, float]:
     """Return the `WORDS` heaviest lexemes of the chunks, by their frequency and the weight of each chunk."""
     average = collection.words / collection.chunks
     weights: dict[str, float] = defaultdict(float)

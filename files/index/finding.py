@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from core.errors import ModelError
 from core.sentences import Sentence
 from files.index.ledger import NOBODY, Payer
-from files.index.reranking import Judgement, ordered_by, text_to_judge
+from files.index.reranking import Judgement, cached_judgement, text_to_judge
 from files.index.search import SearchResult, search_many
 from files.models import File, Reranker
 
@@ -34,7 +34,7 @@ def find_passages(
     if len(judged) < 2:
         return replace(result, hits=hits[:limit])
     try:
-        judgement = ordered_by(reranker, queries[0], [text_to_judge(hit) for hit in judged], payer)
+        judgement = cached_judgement(reranker, queries[0], [text_to_judge(hit) for hit in judged], payer)
     except ModelError as error:
         log.warning("search in its first order, re-ranker %s: %s", reranker, error)
         return SearchResult(hits[:limit], (*result.notes, _not_ordered(reranker.name, error.sentence)))

@@ -74,7 +74,7 @@ class QueryLexeme(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class VisibleCollection:
     """Size of the visible collection: `chunks` with `words` in total, in files of these `languages`."""
 
     chunks: int
@@ -95,7 +95,7 @@ class Query:
 class PreparedSearch:
     """Visible collection, prepared queries, and the `embedders` whose vectors any chunk has."""
 
-    collection: Collection
+    collection: VisibleCollection
     queries: list[Query]
     embedders: list[Embedder]
 
@@ -105,7 +105,7 @@ def prepare_search(files: QuerySet[File], queries: Sequence[str]) -> PreparedSea
     try:
         seen, parameters = files.order_by().values("pk").query.sql_with_params()
     except EmptyResultSet:
-        return PreparedSearch(Collection(0, 0, ()), [Query(query, {}, {}) for query in queries], [])
+        return PreparedSearch(VisibleCollection(0, 0, ()), [Query(query, {}, {}) for query in queries], [])
     with connection.cursor() as cursor:
         cursor.execute(PREPARE.format(seen=seen), [*parameters, [readable(query) for query in queries]])
         rows = cursor.fetchall()
@@ -118,7 +118,7 @@ def prepare_search(files: QuerySet[File], queries: Sequence[str]) -> PreparedSea
             lexemes[at - 1].append(QueryLexeme(position, language, lexeme, times))
     version, ids = rows[0][7:] if rows else (None, [])
     return PreparedSearch(
-        Collection(chunks, words, languages),
+        VisibleCollection(chunks, words, languages),
         [_query(text, of_text, languages) for text, of_text in zip(queries, lexemes, strict=True)],
         embedders_of(ids, version) if ids else [],
     )
@@ -179,7 +179,7 @@ class Scores:
         return np.where(self.chunks[places] == ids, self.scores[places], 0.0)
 
 
-def bm25(files: QuerySet[File], query: Query, collection: Collection) -> Scores:
+def bm25(files: QuerySet[File], query: Query, collection: VisibleCollection) -> Scores:
     """Return BM25 scores by Robertson and Zaragoza (2009), with Lucene's idf, which is never negative.
 
     A repeated word of the query is weighted by the square root of its repetitions.
@@ -212,7 +212,7 @@ def postings(files: QuerySet[File], positions: Mapping[str, int]) -> Postings:
     return {position: np.concatenate(arrays) for position, arrays in entries.items()}
 
 
-def score_postings(entries: Postings, collection: Collection, weights: Mapping[int, float]) -> Scores:
+def score_postings(entries: Postings, collection: VisibleCollection, weights: Mapping[int, float]) -> Scores:
     """Return the BM25 scores of all chunks in these postings. `weights` other than 1 by the word's position."""
     if not entries:
         return Scores(np.empty(0, dtype=np.int64), np.empty(0))

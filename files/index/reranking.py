@@ -53,7 +53,7 @@ def text_to_judge(hit: ChunkHit) -> str:
     return "\n".join(filter(None, (hit.heading, hit.table_head, hit.text)))
 
 
-def ordered_by(reranker: Reranker, query: str, texts: list[str], payer: Payer) -> Judgement:
+def cached_judgement(reranker: Reranker, query: str, texts: list[str], payer: Payer) -> Judgement:
     """Return the judgement of the server, which may be cached. Raises `ModelError`, also for a recent failure."""
     row = [str(reranker.pk), reranker.kind, reranker.base_url, reranker.model, reranker.api_key, reranker.longest]
     row_digest = hashlib.sha256(json.dumps(row).encode()).hexdigest()

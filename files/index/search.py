@@ -123,7 +123,7 @@ def search_many(
     *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY
 ) -> SearchResult:
     """Search for several phrasings of one question. A chunk gets the best of its scores."""
-    cleaned = [each for query in queries if _WORD.search(each := _cleaned(query))]
+    cleaned = [each for query in queries if _WORD.search(each := _storable(query))]
     limit = min(limit, MAX_LIMIT)
     if not (cleaned and limit > 0):
         return SearchResult([])
@@ -144,7 +144,7 @@ def search_many(
     return SearchResult(_hits({chunk: (scores[chunk], cosines[chunk]) for chunk in best}, lexemes), tuple(failures))
 
 
-def _cleaned(query: str) -> str:
+def _storable(query: str) -> str:
     """Return the query without NUL and lone surrogates, which PostgreSQL does not store."""
     return query[:MAX_QUERY].replace("\0", " ").encode(errors="replace").decode()
 
@@ -289,7 +289,7 @@ def _highlights(texts: Mapping[int, str], language: str, lexemes: Group[str]) ->
     of_words = lexemes_of({word for word in words if not UNSPACED_RUN.search(word)}, language)
     forms = {word for word, of_word in of_words.items() if not of_word.isdisjoint(lexemes)}
     literal = _literal(lexemes)
-    return {key: _joined(_spans(text, forms, literal)) for key, text in texts.items()}
+    return {key: _merge_overlaps(_spans(text, forms, literal)) for key, text in texts.items()}
 
 
 def _literal(lexemes: Group[str]) -> re.Pattern[str]:
@@ -306,7 +306,8 @@ def _spans(text: str, forms: set[str], literal: re.Pattern[str]) -> list[tuple[i
     return sorted(words + [match.span(1) for match in literal.finditer(text)])
 
 
-def _joined(spans: list[tuple[int, int]]) -> Spans:
+def _merge_overlaps(spans: list[tuple[int, int]]) -> Spans:
+    """Join sorted spans that overlap or touch."""
     joined: list[tuple[int, int]] = []
     for start, end in spans:
         if joined and start <= joined[-1][1]:

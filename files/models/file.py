@@ -50,8 +50,8 @@ class FileQuerySet(models.QuerySet["File"]):
         entries: models.QuerySet[Any] = File._meta.get_field(
             "project_entries"
         ).related_model._default_manager.order_by()
-        lookups = ({"project__owner": user.pk}, *ways_of_sharing(user, "project__memberships"))
-        first, *others = [entries.filter(Q(*lookup.items())).values("file") for lookup in lookups]
+        ways = (Q(project__owner=user.pk), *ways_of_sharing(user, "project__memberships"))
+        first, *others = [entries.filter(way).values("file") for way in ways]
         # The array only decides for files of others; the owner decides for one's own, however many there are.
         return self.filter(Q(owner_id=user.pk) | Q(_OneOf(F("pk"), ArraySubquery(first.union(*others)))))
 

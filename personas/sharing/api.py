@@ -57,7 +57,7 @@ class ChangeShareSerializer(Strict):
 
 
 class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
-    """Part of the view set of personas for their shares."""
+    """Personas and their shares."""
 
     @extend_schema(responses=PersonaShareSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=OldestFirst, filter_backends=[])

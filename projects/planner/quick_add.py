@@ -136,19 +136,19 @@ def _kind(task: QuickTask, value: str, today: date) -> None:
     elif word in ARCHETYPES:
         task.archetype = word
     else:
-        raise _unknown("!", value, Sentence("!user, !model, !hybrid or !objective, and !stop in the checklist"))
+        raise _unknown_mark("!", value, Sentence("!user, !model, !hybrid or !objective, and !stop in the checklist"))
 
 
 def _project(task: QuickTask, value: str, today: date) -> None:
     task.project = value.strip('"“”').strip()
     if not task.project:
-        raise _unknown("#", value, Sentence('the name of a project, as #Contracts or #"Two words"'))
+        raise _unknown_mark("#", value, Sentence('the name of a project, as #Contracts or #"Two words"'))
 
 
 def _period(task: QuickTask, value: str, today: date) -> None:
     period = _named_day(value.lower(), today) or _written(value)
     if period is None:
-        raise _unknown(
+        raise _unknown_mark(
             ">", value, Sentence("a day, as >tomorrow, >friday or >2026-11-23, a month, as >2026-11, or a year")
         )
     task.period = period
@@ -176,10 +176,10 @@ def _written(value: str) -> Period | None:
 def _parent(task: QuickTask, value: str, today: date) -> None:
     task.parent = value.upper()
     if not codes.is_code(task.parent):
-        raise _unknown("^", value, Sentence("the code of a task or objective, as ^M2026-11-T03"))
+        raise _unknown_mark("^", value, Sentence("the code of a task or objective, as ^M2026-11-T03"))
 
 
-def _unknown(sign: str, value: str, possible: Sentence) -> ProductError:
+def _unknown_mark(sign: str, value: str, possible: Sentence) -> ProductError:
     return ProductError(
         "unknown_mark",
         Sentence(

@@ -82,7 +82,7 @@ def update(*, actor: Actor, task: Task, fields: TaskFields) -> Task:
     A breakpoint that is removed and set again is active again. A user's own task that becomes a model's gets a draft of
     its checklist, like a new one.
     """
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     check_may_change(actor, row)
     archetype_before = row.archetype
     if fields.get("status", row.status) != Task.Status.DROPPED:
@@ -107,7 +107,7 @@ def accept(*, actor: Actor, task: Task) -> Task:
     A day task of a model or a hybrid one without a checklist gets a draft of it.
     """
     check_person(actor, Sentence("accepts a task"))
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     if row.declined:
         _write(actor, row, check_fields(actor, row, {"status": Task.Status.OPEN}))
     _accept_by_acting(actor, row)
@@ -120,7 +120,7 @@ def accept(*, actor: Actor, task: Task) -> Task:
 def decline(*, actor: Actor, task: Task) -> Task:
     """Drop a proposed row with its checklist, so that no prompt contains it. Raises `not_proposed` (409)."""
     check_person(actor, Sentence("declines a task"))
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     if not row.proposed:
         sentence = Sentence("{code} is accepted, so it cannot be declined. Drop or delete it instead.", code=row.code)
         raise ProductError("not_proposed", sentence, status=409)
@@ -133,7 +133,7 @@ def decline(*, actor: Actor, task: Task) -> Task:
 def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
     """Clear a breakpoint, so that work may pass it. A second call changes nothing. Raises `no_breakpoint` (409)."""
     check_person(actor, Sentence("clears a breakpoint"))
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     if not row.breakpoint:
         raise ProductError(
             "no_breakpoint",
@@ -152,7 +152,7 @@ def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
 def reorder(*, actor: Actor, task: Task, after: Task | None) -> Task:
     """Move a row after another one of its list (`Task.objects.in_list_of`), or to the start. Raises `not_beside`."""
     check_person(actor, Sentence("changes the order"))
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     others = list(Task.objects.in_list_of(row).exclude(pk=row.pk))
     place = 0
     if after is not None:
@@ -178,7 +178,7 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
     finished items stay. A draft without any item yet is requested again for the new task. Raises `not_a_day_task`,
     `finished` (409) and `same_day`.
     """
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     check_may_change(actor, row)
     check_not_moved(row)
     if (row.level, row.horizon) != (Task.Level.TASK, Task.Horizon.DAY):
@@ -216,7 +216,7 @@ def delete(*, actor: Actor, task: Task) -> None:
     Raises `legal_hold` (409).
     """
     check_person(actor, Sentence("deletes"))
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     for child in row.children.exclude(level=Task.Level.ITEM).select_related("parent"):
         _write(actor, child, {"parent": None})
     _remove(actor, [*row.children.filter(level=Task.Level.ITEM), row])
@@ -229,7 +229,7 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], onl
     A model cannot replace an active breakpoint. `only_first`: raises `has_checklist` (409) if the task has an item,
     which may have been written meanwhile. Raises `empty_checklist`.
     """
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     check_may_change(actor, row)
     check_not_moved(row)
     check_not_declined(actor, row)
@@ -270,7 +270,8 @@ def lock_tasks(user: User) -> None:
     User.objects.select_for_update(no_key=True).get(pk=user.pk)
 
 
-def _locked(actor: Actor, task: Task) -> Task:
+def _lock_task(actor: Actor, task: Task) -> Task:
+    """Lock the user's tasks, and return the stored row. Raises `NotFound`."""
     lock_tasks(actor.user)
     return visible_task(actor.user, task.pk)
 

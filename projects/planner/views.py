@@ -64,7 +64,7 @@ def task(request: Request, row: Task) -> HttpResponse:
     return render(request, "tasks/task.html", context)
 
 
-def _posted(act: Callable[[Request, Actor, Task], str]) -> Callable[[Request, UUID], HttpResponseBase]:
+def _form_view(act: Callable[[Request, Actor, Task], str]) -> Callable[[Request, UUID], HttpResponseBase]:
     """Return the view of a form, which confirms the act on the page of the form, or shows the error in the form.
 
     `act` changes the row, and returns a sentence for the confirmation with the placeholder `%(code)s`.
@@ -85,20 +85,20 @@ def _posted(act: Callable[[Request, Actor, Task], str]) -> Callable[[Request, UU
     return view
 
 
-@_posted
+@_form_view
 def save(request: Request, actor: Actor, row: Task) -> str:
     """Save title, notes, archetype, status, project, parent and breakpoint, if the form has them."""
     services.update(actor=actor, task=row, fields=_fields(request, row))
     return _("%(code)s is saved.")
 
 
-@_posted
+@_form_view
 def status(request: Request, actor: Actor, row: Task) -> str:
     row = services.set_status(actor=actor, task=row, status=request.POST.get("status", ""))
     return _("%(code)s:") + f" {row.get_status_display()}."
 
 
-@_posted
+@_form_view
 def order(request: Request, actor: Actor, row: Task) -> str:
     """Move the row after the row with the id `after`; if empty, to the start."""
     after = request.POST.get("after", "")
@@ -106,37 +106,37 @@ def order(request: Request, actor: Actor, row: Task) -> str:
     return _("%(code)s is now in place") + f" {row.position + 1}."
 
 
-@_posted
+@_form_view
 def move(request: Request, actor: Actor, row: Task) -> str:
     new = services.move(actor=actor, task=row, day=_moved_day(request.POST.get("day", "")))
     return _("%(code)s goes on as") + f" {new.code}, {_day(new)}."
 
 
-@_posted
+@_form_view
 def items(request: Request, actor: Actor, row: Task) -> str:
     added = add_items(actor=actor, task=row, text=request.POST.get("items", ""))
     return _("Added to the checklist of %(code)s:") + " " + ", ".join(item.code[len(row.code) :] for item in added)
 
 
-@_posted
+@_form_view
 def clear(request: Request, actor: Actor, row: Task) -> str:
     services.clear_breakpoint(actor=actor, task=row)
     return _("The breakpoint %(code)s is cleared.")
 
 
-@_posted
+@_form_view
 def accept(request: Request, actor: Actor, row: Task) -> str:
     services.accept(actor=actor, task=row)
     return _("%(code)s is accepted.")
 
 
-@_posted
+@_form_view
 def decline(request: Request, actor: Actor, row: Task) -> str:
     services.decline(actor=actor, task=row)
     return _("%(code)s is declined.")
 
 
-@_posted
+@_form_view
 def delete(request: Request, actor: Actor, row: Task) -> str:
     services.delete(actor=actor, task=row)
     return _("%(code)s is deleted.")

@@ -34,8 +34,8 @@ SITE = "http://testserver"
 
 @pytest.fixture
 def server() -> Iterator[MailServer]:
-    with mailing() as found:
-        yield found
+    with mailing() as running:
+        yield running
 
 
 @pytest.fixture
@@ -54,9 +54,9 @@ def at(person: User) -> Client:
 
 
 def link_in(text: str) -> str:
-    found = re.search(r"http://testserver(/\S+)", text)
-    assert found, text
-    return found[1]
+    match = re.search(r"http://testserver(/\S+)", text)
+    assert match, text
+    return match[1]
 
 
 # A password that somebody else chose
@@ -106,10 +106,10 @@ def test_a_session_ends_so_many_days_after_the_sign_in_whether_used_or_not(
 
 def test_signing_out_everywhere_ends_tokens_where_asked(olga: User) -> None:
     create_token(user=olga, name="program")
-    here, elsewhere = at(olga), at(olga)
+    here, other = at(olga), at(olga)
     assert "Revoke my API tokens" in here.get("/settings/sessions/").content.decode()
     here.post("/settings/sessions/end/")
-    assert elsewhere.get("/settings/").status_code == 302
+    assert other.get("/settings/").status_code == 302
     assert ApiToken.objects.visible_to(olga).usable().exists()
     here.post("/settings/sessions/end/", {"tokens": "on"})
     assert not ApiToken.objects.visible_to(olga).usable().exists()

@@ -130,7 +130,7 @@ def test_nothing_is_sent_to_addresses_that_are_not_public(
     program: Program, olga: User, receiver: Receiver, settings: Settings
 ) -> None:
     settings.WEBHOOK_ALLOW_PRIVATE = False
-    for url, said in (
+    for url, detail in (
         (receiver.url, "Port"),
         ("http://127.0.0.1/hook", "not on the public internet"),
         ("http://169.254.169.254/latest/meta-data/", "not on the public internet"),
@@ -140,7 +140,7 @@ def test_nothing_is_sent_to_addresses_that_are_not_public(
         webhook = made(program, url)
         delivery = tried(happened(olga))
         assert (delivery.response_status, delivery.status) == (None, "waiting")
-        assert said in delivery.log[0]["detail"]
+        assert detail in delivery.log[0]["detail"]
         program.ask("DELETE", f"{API}{webhook['id']}/")
     assert not receiver.received
 

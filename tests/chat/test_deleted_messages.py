@@ -11,7 +11,7 @@ from chat.conversations.erasing import erase, erase_messages
 from chat.lab.planning import stored_turns
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.tree import newest_leaf
-from chat.tools.files import Scope
+from chat.tools.files import FileScope
 from files.models import File
 from tests.chat.conversations import past
 
@@ -62,7 +62,7 @@ def test_what_is_deleted_is_hidden_everywhere_at_once_and_comes_back(browser: Cl
     )
     file = File.objects.create(owner=place.owner, name="terms.txt", size=1, sha256="0" * 64, status="ready")
     Attachment.objects.create(message=gone[0], file=file, name=file.name, ordinal=0)
-    assert list(Scope(place, None, "").files()) == [file]
+    assert list(FileScope(place, None, "").files()) == [file]
     api = f"/api/v1/conversations/{place.pk}/"
     link = browser.post(f"{api}shares/").json()["url"]
     hidden = [f"/messages/{gone[1].pk}/", f"/api/v1/messages/{gone[3].pk}/", f"/api/v1/turns/{turn.pk}/", link]
@@ -80,7 +80,7 @@ def test_what_is_deleted_is_hidden_everywhere_at_once_and_comes_back(browser: Cl
     assert all(browser.get(address).status_code == 200 for address in hidden)
     page = delete(browser, gone[0])
     place.refresh_from_db()
-    assert not Scope(place, None, "").files().exists()
+    assert not FileScope(place, None, "").files().exists()
     assert "Deleted: 2 messages and their answers." in page
     assert f'action="/messages/{gone[0].pk}/restore/"' in page
     assert [browser.get(address).status_code for address in hidden] == [404] * 4

@@ -1,7 +1,7 @@
 """Models and servers that deviate from their protocol: what people get, and that the conversation goes on."""
 
 import json
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import httpx
@@ -12,7 +12,8 @@ from django.urls import reverse
 from accounts.models import User
 from chat.conversations.export import export
 from chat.models import Conversation, Message, Turn
-from chat.realtime.events import EventType, fold
+from chat.models.parts import MessagePart
+from chat.realtime.events import EventPayload, EventType, fold
 from llm import model_facts
 from llm.models import Model, Provider
 from llm.services import learn_fact, save_model
@@ -90,9 +91,9 @@ def test_whoever_follows_a_turn_is_told_that_text_was_reasoning(application: App
     model, place = model_of(application, "openai"), person.caller.conversation()
     script = {"text": "Let me see.\n</think>\n\nThe answer is 42.", "note": uuid4().hex}
     asked = person.caller.ask("Hello", script, place, models=[str(model.pk)])
-    parts: list[dict[str, Any]] = []
+    parts: list[MessagePart] = []
     for event in person.caller.events(asked["id"]):
-        fold(parts, EventType(event["type"]), event)
+        fold(parts, EventType(event["type"]), cast("EventPayload", event))
     assert [(part["type"], part["text"]) for part in parts] == [
         ("reasoning", "Let me see.\n"),
         ("text", "The answer is 42."),

@@ -20,9 +20,10 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from chat.conversations.services import create_conversation
-from chat.models import Conversation, Turn
+from chat.models import Conversation, Message, Turn
+from chat.models.queries import ClaimedTurn
 from chat.realtime.event_stream import events_of, text_of
-from chat.realtime.events import Event, EventType, Written, written
+from chat.realtime.events import EncodedEvent, Event, EventType, WireEvent, encode
 from chat.realtime.turn_stream import BATCH, _reader, append, news
 from chat.turns import runner
 from chat.turns.emitter import Answer
@@ -49,7 +50,7 @@ def end(turn: str, seq: int) -> Event:
     return Event(EventType.RUN_STOPPED, turn, seq, {})
 
 
-async def follow(turn: str, after: int = 0) -> AsyncIterator[list[Written]]:
+async def follow(turn: str, after: int = 0) -> AsyncIterator[list[EncodedEvent]]:
     """Events as they come, to the last one of the turn; none after each silence."""
     seq = after
     while True:
@@ -66,7 +67,7 @@ async def numbers(turn: str, after: int = 0) -> list[int]:
     return [event.seq for events in [batch async for batch in follow(turn, after)] for event in events]
 
 
-async def first(events: AsyncIterator[list[Written]]) -> list[Written]:
+async def first(events: AsyncIterator[list[EncodedEvent]]) -> list[EncodedEvent]:
     """What comes first that is not silence."""
     async for batch in events:
         if batch:
@@ -78,7 +79,7 @@ async def waits(turn: str, after: int = 0) -> None:
     """Returns when a read blocks that asks for what comes after this event of the turn."""
     async with asyncio.timeout(WAIT):
         for _ in count():
-            if _reader()._asked.get(f"turn:{turn}:wire") == after:
+            if _reader()._read_after.get(f"turn:{turn}:wire") == after:
                 return
             await asyncio.sleep(0)
 
@@ -94,7 +95,7 @@ def test_many_turns_and_several_readers_of_one_are_asked_for_in_one_read() -> No
     async def run() -> tuple[list[list[int]], set[str]]:
         tasks = [asyncio.create_task(numbers(turn, after)) for turn in turns for after in (0, 150)]
         await waits(turns[-1])
-        asked = set(_reader()._asked)
+        asked = set(_reader()._read_after)
         await asyncio.gather(*map(write, turns))
         return await asyncio.gather(*tasks), asked
 
@@ -106,7 +107,7 @@ def test_many_turns_and_several_readers_of_one_are_asked_for_in_one_read() -> No
 def test_who_comes_while_a_read_blocks_is_heard_and_who_has_all_hears_of_silence() -> None:
     silent, turn = str(uuid4()), str(uuid4())
 
-    async def run() -> tuple[list[Written], list[Written]]:
+    async def run() -> tuple[list[EncodedEvent], list[EncodedEvent]]:
         await append(turn, said(turn, 1, 3))
         waiting = asyncio.ensure_future(anext(follow(silent)))
         await waits(silent)
@@ -126,7 +127,7 @@ def test_who_comes_while_news_are_on_their_way_gets_the_beginning_too() -> None:
         late = asyncio.create_task(numbers(turn))
         with redis.Redis.from_url(product.STREAMS_URL) as other:  # the loop stands still: the late one comes in between
             last = end(turn, 5)
-            other.xadd(f"turn:{turn}:wire", {"type": last.type, "wire": written(last.to_wire())}, id="5-0")
+            other.xadd(f"turn:{turn}:wire", {"type": last.type, "wire": encode(last.to_wire())}, id="5-0")
         return await early, await late
 
     assert submit(run()).result(60) == ([5], [1, 2, 3, 4, 5])
@@ -135,7 +136,7 @@ def test_who_comes_while_news_are_on_their_way_gets_the_beginning_too() -> None:
 def test_a_reader_that_is_slow_gets_what_it_has_not_read_when_it_asks() -> None:
     turn, last = str(uuid4()), 3 * BATCH
 
-    async def run() -> list[list[Written]]:
+    async def run() -> list[list[EncodedEvent]]:
         await append(turn, said(turn, 1, 5))
         events = follow(turn)
         got = [await first(events)]
@@ -209,7 +210,7 @@ def test_who_reads_a_turn_that_no_worker_has_room_for_is_told_its_position(monke
         begin(user=user, conversation=create_conversation(user=user), ask=Ask("Hello."))[0] for _ in range(2)
     )
 
-    async def run() -> list[list[dict[str, Any]]]:
+    async def run() -> list[list[WireEvent]]:
         events = events_of(waits)
         first = await anext(events)
         await asyncio.to_thread(stop_turn, user=user, turn=before)
@@ -242,11 +243,11 @@ def test_what_cannot_be_appended_is_the_error_of_its_turn_alone_and_a_repeat_is_
 
 
 def test_an_event_goes_out_as_it_was_written_but_for_what_it_says_to_people() -> None:
-    wire: dict[str, Any] = {"type": "TEXT_MESSAGE_CONTENT", "turn": "t", "seq": 3, "ts": 1.5, "part": 0, "delta": "né"}
-    odd = Written("TEXT_MESSAGE_CONTENT", 3, " " + written(wire))  # to the letter
+    wire: WireEvent = {"type": "TEXT_MESSAGE_CONTENT", "turn": "t", "seq": 3, "ts": 1.5, "part": 0, "delta": "né"}
+    odd = EncodedEvent("TEXT_MESSAGE_CONTENT", 3, " " + encode(wire))  # to the letter
     assert text_of(odd, "vi") is odd.text
     detail = UNEXPECTED.detail.dump()
-    error = Written("RUN_ERROR", 4, written({"type": "RUN_ERROR", "seq": 4, "detail": detail}))
+    error = EncodedEvent("RUN_ERROR", 4, encode({"type": "RUN_ERROR", "seq": 4, "detail": detail}))
     assert detail in text_of(error, "en")
     assert detail not in text_of(error, "vi") and '"seq":4' in text_of(error, "vi")
 
@@ -348,10 +349,23 @@ def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
     """However long that lasts; meanwhile its row gets what it says."""
     monkeypatch.setattr(runner, "SOON", 0.01)
     there, port, turn = settings.STREAMS_URL, free_port(), Turn(conversation=Conversation())
+    claimed = ClaimedTurn(
+        turn=turn,
+        leaf=Message(),
+        version=None,
+        reminders=[],
+        mentions=[],
+        earlier_prompts=[],
+        prompted=False,
+        has_summary=False,
+        has_marks=False,
+        has_tasks=False,
+        run_step=None,
+    )
     settings.STREAMS_URL = f"redis://127.0.0.1:{port}/0"
 
     async def work() -> list[int]:
-        run = runner._Run(turn, None, None)
+        run = runner._Run(claimed, None, None)
         publisher = asyncio.create_task(run._publish())
         for word in ("one", "two"):
             run.answer.add(TextDelta(word))

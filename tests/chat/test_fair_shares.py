@@ -12,7 +12,7 @@ from accounts.models import Limit, User
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, Message, NextMessage, Turn
 from chat.models.conversation_state import place_in_line
-from chat.sending.services import queue, send, send_kept
+from chat.sending.services import queue, send, send_next
 from chat.turns.line import first_in_line
 from chat.turns.services import stop_turn
 from chat.turns.store import stale
@@ -97,10 +97,10 @@ def test_a_message_that_waits_for_its_answer_waits_for_room_too(user: User) -> N
     Turn.objects.filter(conversation=first).update(status=Turn.Status.DONE)
     Conversation.objects.filter(pk=first.pk).update(state=Conversation.State.IDLE)
     [other] = live(user)
-    assert not send_kept(first.pk)
+    assert not send_next(first.pk)
     assert str(NextMessage.objects.get(conversation=first).problem) == ""
     Turn.objects.filter(conversation=other).update(status=Turn.Status.DONE)
-    assert send_kept(first.pk)
+    assert send_next(first.pk)
 
 
 def test_runs_leave_room_for_what_their_person_writes(user: User) -> None:

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
+from chat.models.parts import MessagePart
 from chat.models.queries import claim
 from chat.turns.store import Ending, TurnOutcome, TurnProgress, checkpoint, dump, end
 
@@ -98,7 +99,9 @@ def test_a_row_that_is_locked_holds_up_no_other_and_is_still_ours(owner: User, l
 
 def test_what_cannot_be_stored_is_left_out_and_what_is_only_written_like_it_stays(owner: User) -> None:
     turn = running(owner)
-    parts = [{"type": "text", "text": "A NUL\x00, half a \ud83d, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"}]
+    parts: list[MessagePart] = [
+        {"type": "text", "text": "A NUL\x00, half a \ud83d, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"}
+    ]
     kept = "A NUL, half a ?, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"
     checkpoint([TurnProgress(turn, dump(parts), 1)])
     assert Message.objects.get(pk=turn.answer_id).text == kept

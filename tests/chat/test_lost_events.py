@@ -15,10 +15,11 @@ import pytest
 from accounts.models import User
 from chat.conversations.services import create_conversation
 from chat.models import Turn
+from chat.models.parts import MessagePart
 from chat.models.queries import claim
 from chat.openai_api.serialize import ChunkHead, Completion
 from chat.realtime import event_stream, turn_stream
-from chat.realtime.events import Approval, EventType, fold
+from chat.realtime.events import Approval, EventType, WireEvent, fold
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of
 from chat.turns.store import INTERRUPTED, Ending, TurnOutcome, TurnProgress, last_event
@@ -107,7 +108,7 @@ async def work(turn: Turn, dice: Random) -> Answer:
             await checkpoint(turn, answer)
     answer.close()
     type_, payload = last_event(DONE, answer.usage_row())
-    answer.emit(type_, **payload)
+    answer.emit_payload(type_, payload)
     events = answer.drain()
     outcome = TurnOutcome(answer.parts, answer.seq, answer.usage_row(), finish_reason="stop")
     assert await on_database(store.end, turn, DONE, outcome) is not None
@@ -117,12 +118,12 @@ async def work(turn: Turn, dice: Random) -> Answer:
     return answer
 
 
-async def read(turn: Turn, after: int = 0) -> list[dict[str, Any]]:
+async def read(turn: Turn, after: int = 0) -> list[WireEvent]:
     return [event.wire() async for events in event_stream.events_of(turn, after) for event in events]
 
 
-def folded(wires: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = []
+def folded(wires: list[WireEvent]) -> list[MessagePart]:
+    parts: list[MessagePart] = []
     for wire in wires:
         fold(parts, EventType(wire["type"]), wire)
     return parts
@@ -132,8 +133,8 @@ def folded(wires: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_whatever_is_lost_every_reader_ends_with_what_the_row_holds(turn: Turn, seed: int) -> None:
     dice = Random(seed)
 
-    async def run() -> list[list[dict[str, Any]]]:
-        async def late() -> list[dict[str, Any]]:
+    async def run() -> list[list[WireEvent]]:
+        async def late() -> list[WireEvent]:
             await asyncio.sleep(dice.random() * 0.05)
             return await read(turn)
 
@@ -162,7 +163,7 @@ def test_whatever_is_lost_every_reader_ends_with_what_the_row_holds(turn: Turn, 
         ]
 
 
-def said_by_openai(wires: list[dict[str, Any]], row: Turn) -> tuple[str, list[str]]:
+def said_by_openai(wires: list[WireEvent], row: Turn) -> tuple[str, list[str]]:
     completion = Completion(ChunkHead("t", "m", (), str))
     for wire in wires:
         completion.feed(wire)
@@ -173,7 +174,7 @@ def said_by_openai(wires: list[dict[str, Any]], row: Turn) -> tuple[str, list[st
     return choice["message"]["content"] or "", cited
 
 
-def said_by_ag_ui(wires: list[dict[str, Any]], row: Turn) -> list[dict[str, Any]]:
+def said_by_ag_ui(wires: list[WireEvent], row: Turn) -> list[dict[str, Any]]:
     translation = Translation(Run("thread", "run", str(row.pk), "a", "m", (), str))
     events = [translation.begin(), *(event for wire in wires for event in translation.feed(wire))]
     events += translation.end(row)
@@ -184,7 +185,7 @@ def said_by_ag_ui(wires: list[dict[str, Any]], row: Turn) -> list[dict[str, Any]
 def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(turn: Turn) -> None:
     """Else nobody could decide, and the answer would wait for somebody who waits for it."""
 
-    async def run() -> tuple[list[dict[str, Any]], int]:
+    async def run() -> tuple[list[WireEvent], int]:
         answer = Answer(str(turn.pk))
         for event in SAYS[: SAYS.index(ToolRunFinished(LOOK, "Waves.", False, {"documents": [SOURCE]}))]:
             answer.add(event)
@@ -225,7 +226,7 @@ def test_what_follows_a_loss_is_not_added_to_an_answer_that_lacks_what_was_lost(
 
 
 def test_a_reader_of_a_turn_that_is_deleted_hears_no_more(turn: Turn) -> None:
-    async def run() -> list[dict[str, Any]]:
+    async def run() -> list[WireEvent]:
         reading = asyncio.create_task(read(turn))
         await on_database(partial(store.end, turn, INTERRUPTED, TurnOutcome([], 0)))
         await on_database(Turn.objects.filter(pk=turn.pk).delete)
@@ -247,7 +248,7 @@ def test_a_reader_waits_for_the_last_event_of_a_turn_whose_row_has_just_ended(
         answer.add(TextDelta("and all."))
         answer.close()
         type_, payload = last_event(DONE, {})
-        answer.emit(type_, **payload)
+        answer.emit_payload(type_, payload)
         events = answer.drain()
         await on_database(store.end, turn, DONE, TurnOutcome(answer.parts, answer.seq))
         told, late = list[str](), 0

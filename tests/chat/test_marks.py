@@ -10,7 +10,7 @@ from chat.conversations.titles import claim
 from chat.models import Conversation, Mark, Message, Summary, SummaryJob, Turn
 from chat.models.summary import marks_on
 from chat.prompts.wording import plan_line
-from chat.tools.files import Scope
+from chat.tools.files import FileScope
 from llm.models import Model, Provider
 from tests.application import Application
 from tests.chat.conversations import past
@@ -267,7 +267,7 @@ def test_a_file_that_is_left_out_is_not_sent_not_listed_and_not_found(person: Pe
     assert "alpha" in seen and "omega" not in seen and "gone.txt" not in seen
     plan = caller.post(f"conversations/{place}/plan/", {"text": "Draft."}, expect=200)
     assert source_of(plan, ids["gone.txt"]) == ("left_out", "by_user")
-    scope = Scope(Conversation.objects.get(pk=place), None, "")
+    scope = FileScope(Conversation.objects.get(pk=place), None, "")
     assert [file.name for file in scope.files()] == ["kept.txt"]
     mark(caller, turn["user_message"], "excluded")
     assert not scope.files().exists()

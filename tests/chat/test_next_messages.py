@@ -244,7 +244,7 @@ def test_two_workers_send_it_once(person: Person) -> None:
 
     def send(_: int) -> int:
         try:
-            return int(sending.send_kept(place.pk))
+            return int(sending.send_next(place.pk))
         finally:
             connection.close()
 

@@ -8,7 +8,9 @@ import pytest
 from django.test import Client
 
 from chat.models import Message, Turn
+from chat.models.parts import MessagePart
 from chat.openai_api.serialize import ChunkHead, Completion
+from chat.realtime.events import WireEvent
 from core.errors import ProductError
 from llm.models import Model
 from personas.models import Persona
@@ -61,12 +63,12 @@ def test_a_program_may_have_a_tool_of_a_name_that_the_product_has(person: Person
 def test_an_answer_whose_stream_is_gone_is_completed_from_its_row() -> None:
     completion = Completion(ChunkHead("t", "m", {"get_weather"}, str))
     completion.feed({"type": "TEXT_MESSAGE_CONTENT", "part": 0, "delta": "Half of "})
-    parts = [
+    parts: list[MessagePart] = [
         {"type": "text", "text": "Half of it."},
         {"type": "tool_call", "id": "c", "name": "get_weather", "arguments": '{"town": "Conwy"}'},
     ]
     turn = Turn(status=Turn.Status.DONE, answer=Message(parts=parts), usage={"input": 2, "output": 3})
-    held = {"type": "SNAPSHOT", "seq": 9, "status": "done", "model": "m", "fallback": "", "parts": parts}
+    held: WireEvent = {"type": "SNAPSHOT", "seq": 9, "status": "done", "model": "m", "fallback": "", "parts": parts}
     chunks = [*completion.feed(held), *completion.end(turn)]
     assert chunks[0]["choices"][0]["delta"] == {"content": "it."}
     [choice] = completion.whole()["choices"]

@@ -14,7 +14,7 @@ from openai import OpenAI
 
 from accounts.services import change_preferences
 from chat.models import Conversation, ToolPermission
-from chat.tools.permission import ASKS, NOBODY, RUNS, Gate, Verdict
+from chat.tools.permission import ASKS, NOBODY, RUNS, CallVerdict, Gate
 from core.net.url_safety import FetchRefused
 from llm.models import Model, ToolServer, WebAccess
 from personas.models import Persona
@@ -177,7 +177,7 @@ def gate_of(asking: Asking) -> Gate:
     return Gate(Conversation.objects.get(pk=asking.place))
 
 
-def verdict(gate: Gate, url: str) -> Verdict:
+def verdict(gate: Gate, url: str) -> CallVerdict:
     return asyncio.run(gate.verdict("open_url", {"url": url}))
 
 
@@ -245,7 +245,7 @@ def test_listed_hosts_never_ask_or_are_never_reached(asking: Asking, lists: WebA
     assert verdict(gate, "https://open.example/?q=1") == ASKS
     gate.learn(["https://bad.example/", "https://short.example/x"])
     ToolPermission.objects.create(conversation_id=asking.place, tool="open_url", host="bad.example", allowed=True)
-    assert verdict(gate, "https://bad.example/") == Verdict(refusal=denied.format("bad.example"))
+    assert verdict(gate, "https://bad.example/") == CallVerdict(refusal=denied.format("bad.example"))
     assert leads(gate, "https://short.example/x", "https://bad.example/") == denied.format("bad.example")
     assert leads(gate, "https://docs.open.example/", "https://more.open.example/") == ""
     turn, mark = asking.begin(calling(MADE_UP), text="http://127.0.0.1/c?d=SECRET")

@@ -22,6 +22,7 @@ from chat.models.conversation_state import (
     settle,
     status_of,
 )
+from chat.models.parts import MessagePart
 from chat.models.queries import ClaimedTurn, DayMention, branch, claim, store_turns
 from chat.turns.store import Ending, TurnOutcome, end
 from core.errors import NotFound
@@ -285,7 +286,7 @@ def test_what_may_follow_in_a_conversation_is_told_from_its_rows(owner: User, mo
 
 def test_an_answer_ends_once(owner: User, model: Model) -> None:
     turn = claimed(queued(owner, model)).turn
-    parts = [{"type": "text", "text": "100 % {sure}"}]
+    parts: list[MessagePart] = [{"type": "text", "text": "100 % {sure}"}]
     assert end(turn, Ending("done"), TurnOutcome(parts, 1, {"input": 3})) == Conversation.State.IDLE
     assert end(turn, Ending("failed", "a_code", Sentence("Why.")), TurnOutcome([], 2)) is None
     row = Turn.objects.select_related("answer").get(pk=turn.pk)

@@ -4,6 +4,7 @@ import html
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Unpack
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.access.rights import LACKING, rights_of
-from accounts.groups.services import save_group
+from accounts.groups.services import GroupFields, save_group
 from accounts.models import May, OpenIDIdentity, PeopleGroup, User
 from accounts.services import create_token
 from chat.conversations.erasing import erase_old
@@ -42,7 +43,7 @@ from tests.sockets import open_socket
 database = pytest.mark.django_db
 
 
-def everyone(**fields: object) -> None:
+def everyone(**fields: Unpack[GroupFields]) -> None:
     save_group(user=None, group=PeopleGroup.objects.get(everyone=True), fields=fields)
 
 
@@ -269,9 +270,17 @@ def test_tools_are_those_that_a_group_may_use_and_what_is_missing_is_said(olga: 
     assert "web_search" in notes
 
 
-def using(user: User, model: Model, **more: object) -> dict[UUID, rights.Uses]:
-    given: dict[str, object] = {"persona": None, "project": None, "web": False, "servers": frozenset(), "tasks": False}
-    return {uuid4(): rights.Uses(user, model.pk, **(given | more))}  # type: ignore[arg-type]  # as each test says
+def using(
+    user: User,
+    model: Model,
+    *,
+    persona: UUID | None = None,
+    project: UUID | None = None,
+    web: bool = False,
+    servers: frozenset[str] = frozenset(),
+    tasks: bool = False,
+) -> dict[UUID, rights.TurnUses]:
+    return {uuid4(): rights.TurnUses(user, model.pk, persona, project, web, servers, tasks)}
 
 
 @database

@@ -52,13 +52,13 @@ def _routes(patterns: list[Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        segment = template[: found.start()].rstrip("/").rpartition("/")[2]
-        for key in (f"{segment}/{found[1]}", found[1]):
+    def value(match: re.Match[str]) -> str:
+        segment = template[: match.start()].rstrip("/").rpartition("/")[2]
+        for key in (f"{segment}/{match[1]}", match[1]):
             if key in values:
                 return values[key]
         raise LookupError(
-            f"The address {template} takes “{found[1]}” after “{segment}”, which the tests of access do not know. "
+            f"The address {template} takes “{match[1]}” after “{segment}”, which the tests of access do not know. "
             "Give them a row of another person for it."
         )
 

@@ -69,9 +69,9 @@ class Household:
         return addresses(self.values)
 
     def of_everybody(self) -> list[Address]:
-        """Those that lead to a row of the workspace where `addresses` leads to the person's own."""
-        there = addresses({**self.values, **self.everybodys})
-        return [address for address in there if any(pk in address.url for pk in self.everybodys.values())]
+        """Return the addresses of rows of the workspace, where `addresses` has the person's own."""
+        shared = addresses({**self.values, **self.everybodys})
+        return [address for address in shared if any(pk in address.url for pk in self.everybodys.values())]
 
     def state(self) -> list[dict[str, Any]]:
         return [type(row)._default_manager.values().get(pk=row.pk) for row in self.rows]
@@ -83,14 +83,14 @@ def people(committed: None) -> Iterator[Callable[..., User]]:
 
     There is no transaction around these tests: a view that streams gives its database connection back.
     """
-    made: list[User] = []
+    persons: list[User] = []
 
     def make(**fields: Any) -> User:
-        made.append(User.objects.create_user(f"access-{uuid4().hex}", **fields))
-        return made[-1]
+        persons.append(User.objects.create_user(f"access-{uuid4().hex}", **fields))
+        return persons[-1]
 
     yield make
-    for person in made:
+    for person in persons:
         person.delete()
 
 
@@ -166,8 +166,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     what = {"action": 2, "what": "user", "row": "somebody"}
     rows.append(Entry.objects.filter(object_id=str(token.pk)).latest("sequence"))
     limit = Limit.objects.create(user=owner, unit="turns", per="day", amount=1_000_000)
-    gone = AdminRecord.objects.create(username="gone", at=timezone.now(), **what)
-    rows += [reading, hook, delivery, limit, gone]
+    record = AdminRecord.objects.create(username="gone", at=timezone.now(), **what)
+    rows += [reading, hook, delivery, limit, record]
     values = {
         **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},
         "c/pk": str(turn.conversation_id),
@@ -335,7 +335,7 @@ def signed_in(person: User, **options: Any) -> Client:
 
 
 def _result(turn: Turn) -> ToolResult:
-    """What a tool of the turn has given, kept whole."""
+    """Return a stored result of a tool of the turn."""
     return ToolResult.objects.create(
         owner=turn.conversation.owner,
         conversation=turn.conversation,

@@ -1,4 +1,7 @@
-"""Who gets in where. The tests walk the whole URLconf, so a new address is covered when it is added."""
+"""The people who may open each address.
+
+The tests walk the whole URLconf, so a new address is covered when it is added.
+"""
 
 import json
 import re
@@ -75,8 +78,8 @@ def test_what_is_not_public_asks_strangers_to_sign_in(household: Household) -> N
 
 
 def test_public_addresses_are_there(client: Client, household: Household) -> None:
-    known = {address.url for address in household.addresses()}
-    assert known >= PUBLIC
+    urls = {address.url for address in household.addresses()}
+    assert urls >= PUBLIC
     assert all(client.get(url).status_code in (200, 503) for url in PUBLIC)
 
 
@@ -201,13 +204,13 @@ def test_json_that_is_nested_too_deeply_is_refused_everywhere(household: Househo
     owner = next(row for row in household.rows if isinstance(row, User))
     browser, nested = signed_in(owner), "[" * 100_000
     browser.raise_request_exception = False
-    asked = refused = 0
+    number = refused = 0
     for address in household.addresses():
         if not address.url.startswith(("/api/v1/", "/v1/")):
             continue
         for method in ("POST", "PUT", "PATCH"):
             response = browser.generic(method, address.url, nested, content_type="application/json")
             assert response.status_code < 500, (method, address.url)
-            asked += 1
+            number += 1
             refused += response.status_code == 400
-    assert refused > 25, f"{asked} requests, of which only {refused} were refused"
+    assert refused > 25, f"{number} requests, of which only {refused} were refused"

@@ -1,4 +1,4 @@
-"""What the pages of the admin have in common: their look, the way back, and what a wrong address gets."""
+"""The common parts of the admin's pages: their look, the way back, and the response to a wrong address."""
 
 import re
 from collections.abc import Callable

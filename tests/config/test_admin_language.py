@@ -69,15 +69,15 @@ class Words(HTMLParser):
         self.silent: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        classes = set(given.get("class", "").split())
+        attributes = {name: value or "" for name, value in attrs}
+        classes = set(attributes.get("class", "").split())
         if self.silent:
             self.silent += [tag] if tag == self.silent[0] else []
         elif tag in SILENT or classes & SHOWN or "material-symbols-outlined" in classes:
             self.silent = [tag]
         else:
-            self.found += [given[name] for name in SPOKEN if given.get(name)]
-            self.found += [given["value"]] if tag == "input" and given.get("type") == "submit" else []
+            self.found += [attributes[name] for name in SPOKEN if attributes.get(name)]
+            self.found += [attributes["value"]] if tag == "input" and attributes.get("type") == "submit" else []
 
     def handle_endtag(self, tag: str) -> None:
         if self.silent and self.silent[-1] == tag:
@@ -100,18 +100,18 @@ def said(words: str) -> str:
 
 
 def stored() -> set[str]:
-    """What people and other tests have written: every value of a field that is no choice of ours."""
-    found: set[str] = set()
+    """Return texts that people and other tests have written: all values of fields without choices."""
+    values: set[str] = set()
     models: list[type[Model]] = [*admin.site._registry, LogEntry, Message]
     for model in models:
         fields = [each.attname for each in model._meta.concrete_fields if isinstance(each, FREE) and not each.choices]
         for row in model._base_manager.values_list(*fields).distinct() if fields else ():
-            found |= {" ".join(text.split()) for value in row for text in texts(value)}
-    return found
+            values |= {" ".join(text.split()) for value in row for text in texts(value)}
+    return values
 
 
 def texts(value: object) -> Iterator[str]:
-    """Those in a value of JSON."""
+    """Yield the texts in a JSON value."""
     if isinstance(value, str):
         yield value
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -119,12 +119,12 @@ def texts(value: object) -> Iterator[str]:
 
 
 def left_over(data: set[str], english: str, vietnamese: str) -> Iterator[str]:
-    known = set(words(english))
+    expected = set(words(english))
     for each in words(vietnamese):
         own = said(each)
         if not LETTERS.search(own) or each in OWN or each in data or data.issuperset(BETWEEN.split(each)):
             continue
-        if each in known or ENGLISH.search(own):
+        if each in expected or ENGLISH.search(own):
             yield each
 
 

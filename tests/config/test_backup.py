@@ -75,13 +75,13 @@ def write_format_1(path: Path, database: "psycopg.Connection[Any]", manifest: di
     rows.mkdir(parents=True)
     tables = []
     for (name,) in database.execute(TABLES).fetchall():
-        found = database.execute(COLUMNS, [name]).fetchall()
-        listed = ", ".join(f'"{column}"' for (column,) in found)
+        rows_of_columns = database.execute(COLUMNS, [name]).fetchall()
+        listed = ", ".join(f'"{column}"' for (column,) in rows_of_columns)
         copying = f"COPY {name} ({listed}) TO STDOUT"
         with gzip.open(rows / f"{name}.copy.gz", "wb") as file, database.cursor().copy(copying) as copy:
             file.writelines(bytes(piece) for piece in copy)
         digest = hashlib.sha256((rows / f"{name}.copy.gz").read_bytes()).hexdigest()
-        columns = [column for (column,) in found]
+        columns = [column for (column,) in rows_of_columns]
         tables.append({"name": name, "columns": columns, "rows": 0, "sha256": digest})
     sequences = "SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = 'public'"
     sequenced = dict(database.execute(sequences).fetchall())
@@ -142,15 +142,15 @@ def test_a_restore_that_was_broken_off_is_begun_again_and_brings_everything_back
     settings.MEDIA_ROOT = tmp_path / "before"
     past(person.user, 2)
     name = default_storage.save("ab/cd/abcd", ContentFile(b"what was uploaded"))
-    made = backed_up(tmp_path / "backup")
+    backup = backed_up(tmp_path / "backup")
     assert (tmp_path / "backup" / "objects" / name).read_bytes() == b"what was uploaded"
     secret = "secret-of-the-scripted-provider"
     assert not any(settings.SECRET_KEY in path.read_text(errors="ignore") for path in tmp_path.rglob("*.json"))
     with psycopg.connect(empty, autocommit=True) as database:
         # As if it had ended amid the rows: of some tables they are loaded, no index is made.
         database.execute(f"CREATE TABLE {STATE} (step text PRIMARY KEY, said jsonb NOT NULL)")
-        database.execute(f"INSERT INTO {STATE} VALUES ('begun', to_jsonb(%s::text))", [made["id"]])  # noqa: S608 - a constant
-        dump = tmp_path / "backup" / "rows" / made["id"] / DUMP
+        database.execute(f"INSERT INTO {STATE} VALUES ('begun', to_jsonb(%s::text))", [backup["id"]])  # noqa: S608 - a constant
+        dump = tmp_path / "backup" / "rows" / backup["id"] / DUMP
         program = [find_program("pg_restore", server_major()).path, "--no-owner", "-n", "public", "-d", empty]
         for part in (["--section=pre-data"], ["--data-only", "-t", "chat_message", "-t", "accounts_user"]):
             subprocess.run([*program, *part, str(dump)], check=True)
@@ -170,23 +170,23 @@ def test_a_backup_of_an_older_version_is_restored_and_migrated(
     kind: int, person: Person, settings: Settings, tmp_path: Path, empty: str, before: str, manage: Manage
 ) -> None:
     settings.MEDIA_ROOT = tmp_path / "before"
-    made = backed_up(tmp_path / "backup")
+    backup = backed_up(tmp_path / "backup")
     last, previous = sorted((ROOT / "llm" / "migrations").glob("0*.py"))[:-3:-1]
     back = manage(before, "migrate", "llm", previous.stem)
     assert back.returncode == 0, back.stderr
-    made["migrations"].remove(f"llm.{last.stem}")
-    dump = tmp_path / "backup" / "rows" / made["id"] / DUMP
+    backup["migrations"].remove(f"llm.{last.stem}")
+    dump = tmp_path / "backup" / "rows" / backup["id"] / DUMP
     with psycopg.connect(before, autocommit=True) as database:
         database.execute("INSERT INTO auth_group (name) VALUES ('of the version before')")
         old = rows_of(lambda query: database.execute(query).fetchall())
         if kind == 1:
             shutil.rmtree(tmp_path / "backup")
-            write_format_1(tmp_path / "backup", database, made)
+            write_format_1(tmp_path / "backup", database, backup)
         else:
             program = find_program("pg_dump", server_major()).path
             subprocess.run([program, "-Fc", "-n", "public", "-f", str(dump), before], check=True)
-            made["sha256"] = hashlib.sha256(dump.read_bytes()).hexdigest()
-            (tmp_path / "backup" / MANIFEST).write_text(json.dumps(made))
+            backup["sha256"] = hashlib.sha256(dump.read_bytes()).hexdigest()
+            (tmp_path / "backup" / MANIFEST).write_text(json.dumps(backup))
     restored = manage(empty, "restore", str(tmp_path / "backup"))
     assert restored.returncode == 0, restored.stderr
     with psycopg.connect(empty, autocommit=True) as database:
@@ -206,16 +206,16 @@ def test_what_does_not_fit_is_refused_with_what_to_do(committed: None, settings:
         return str(error.value)
 
     assert "There is no whole backup" in refused()
-    made = backed_up(tmp_path / "backup")
+    backup = backed_up(tmp_path / "backup")
     assert "The database is not empty. Make a new one" in refused()
     keys, settings.ENCRYPTION_KEYS = settings.ENCRYPTION_KEYS, ["another key " * 5]
     assert "made with other keys" in refused()
     settings.ENCRYPTION_KEYS = keys
-    packed = tmp_path / "backup" / "rows" / made["id"] / DUMP
+    packed = tmp_path / "backup" / "rows" / backup["id"] / DUMP
     packed.write_bytes(packed.read_bytes()[:-1])
     assert f"{DUMP} is not what was written" in refused()
-    for newer in ({"server": 99}, {"format": 3}, {"migrations": [*made["migrations"], "chat.9999_of_tomorrow"]}):
-        (tmp_path / "backup" / MANIFEST).write_text(json.dumps(made | newer))
+    for newer in ({"server": 99}, {"format": 3}, {"migrations": [*backup["migrations"], "chat.9999_of_tomorrow"]}):
+        (tmp_path / "backup" / MANIFEST).write_text(json.dumps(backup | newer))
         assert ("PostgreSQL 99 or later" if "server" in newer else "a newer version of Glasshouse") in refused()
 
 
@@ -240,10 +240,10 @@ def test_the_password_is_on_no_command_line_and_in_no_line(tmp_path: Path, monke
     monkeypatch.setattr(postgres, "WHEEL", "no_such_package")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     program, calls = tmp_path / "pg_dump", tmp_path / "calls"
-    told = f'{{ echo "$@"; cat $PGSERVICEFILE; stat -c %a $PGSERVICEFILE; }} > {calls}'
+    script = f'{{ echo "$@"; cat $PGSERVICEFILE; stat -c %a $PGSERVICEFILE; }} > {calls}'
     answer = "echo 'pg_dump: error: connection failed' >&2; exit 1"
     program.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && echo "pg_dump (PostgreSQL) 99.0" && exit\n{told}\n{answer}\n'
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "pg_dump (PostgreSQL) 99.0" && exit\n{script}\n{answer}\n'
     )
     program.chmod(0o755)
     parameters = {"host": "/sockets", "dbname": "with space", "password": "not to be seen", "sslmode": "require"}
@@ -267,6 +267,6 @@ def test_a_backup_into_an_open_folder_is_for_its_owner_alone(
         output = StringIO()
         call_command("backup", str(target), stdout=output)
         assert "is open to others of this machine (mode 755)" in output.getvalue()
-        found = list(target.rglob("*"))
-        assert {path.stat().st_mode & 0o777 for path in found if path.is_file()} == {0o600}
-        assert {path.stat().st_mode & 0o777 for path in found if path.is_dir()} == {0o700}
+        paths = list(target.rglob("*"))
+        assert {path.stat().st_mode & 0o777 for path in paths if path.is_file()} == {0o600}
+        assert {path.stat().st_mode & 0o777 for path in paths if path.is_dir()} == {0o700}

@@ -1,4 +1,4 @@
-"""What `make cluster` has started ends with it, however it ends: also what has left its parent, as servers' own do."""
+"""The processes of `make cluster` end with it, however it ends; also those that have left their parent."""
 
 import os
 import signal
@@ -52,12 +52,12 @@ class Started:
 
 @pytest.fixture
 def started() -> Iterator[Started]:
-    made = Started()
-    yield made
-    for pid in (made.keeper.pid, made.program, made.left):
+    process = Started()
+    yield process
+    for pid in (process.keeper.pid, process.program, process.left):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    made.keeper.communicate()
+    process.keeper.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

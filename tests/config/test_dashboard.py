@@ -40,7 +40,7 @@ def _counted_anew() -> None:
 
 
 def count_anew() -> None:
-    """What the page keeps for a minute is of another test."""
+    """Drop the page's counts, which it caches for a minute, of the test before."""
     cache.delete_many(["admin:files", *(f"admin:people:{days}" for days in CHOICES)])
 
 
@@ -53,12 +53,12 @@ def turn_of(person: User, model: Model | None, status: str = "done", **fields: A
     """`code`, `detail` and `parts` are the answer's."""
     of_answer = {"error_code": fields.pop("code", ""), "error_detail": fields.pop("detail", "")}
     place = Conversation.objects.create(owner=person, title="A private matter")
-    asked = Message.objects.create(conversation=place, role="user")
+    question = Message.objects.create(conversation=place, role="user")
     answer = Message.objects.create(
-        conversation=place, parent=asked, depth=1, role="assistant", parts=fields.pop("parts", []), **of_answer
+        conversation=place, parent=question, depth=1, role="assistant", parts=fields.pop("parts", []), **of_answer
     )
     return Turn.objects.create(
-        conversation=place, user_message=asked, answer=answer, model=model, status=status, **fields
+        conversation=place, user_message=question, answer=answer, model=model, status=status, **fields
     )
 
 
@@ -142,8 +142,8 @@ def test_every_number_leads_to_the_rows_it_counts(admin_client: Client, used: Mo
         turns["first"][0][1]: 1,
         turns["stops_url"]: 1,
     }
-    found = {url: len(admin_client.get(url).context["cl"].result_list) for url in expected}
-    assert found == expected
+    numbers = {url: len(admin_client.get(url).context["cl"].result_list) for url in expected}
+    assert numbers == expected
     assert parse_qs(urlsplit(turns["failures"][0][1]).query)["error"] == ["rate_limited"]
 
 
@@ -226,5 +226,5 @@ def test_the_checks_of_doctor_stand_on_the_page(admin_client: Client) -> None:
 
 @pytest.mark.usefixtures("no_cache")
 def test_without_redis_the_checks_are_made_all_the_same(admin_client: Client) -> None:
-    for asked in ({}, {"again": ""}):
-        assert "checks are fine" in admin_client.get("/admin/doctor/", asked).content.decode()
+    for query in ({}, {"again": ""}):
+        assert "checks are fine" in admin_client.get("/admin/doctor/", query).content.decode()

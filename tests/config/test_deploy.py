@@ -1,4 +1,4 @@
-"""What `deploy/` names is what there is: variables, commands, queues, values of the chart, times."""
+"""The names in `deploy/` exist: variables, commands, queues, values of the chart, times."""
 
 import importlib.util
 import os
@@ -51,7 +51,7 @@ CONTAINER = (DEPLOY / "Containerfile").read_text()
 
 
 def test_every_variable_is_one_of_the_settings() -> None:
-    known = variables.documented() | variables.INTERNAL | OF_OTHERS
+    names = variables.documented() | variables.INTERNAL | OF_OTHERS
     named = {
         *re.findall(r"^([A-Z_]+)=", (DEPLOY / "glasshouse.env.example").read_text(), re.M),
         *re.findall(r"^Environment=([A-Z_]+)=", UNIT_TEXTS, re.M),
@@ -61,7 +61,7 @@ def test_every_variable_is_one_of_the_settings() -> None:
         *(name for each in COMPOSE["services"].values() for name in each.get("environment", {})),
     }
     assert {"SECRET_KEY", "DRAIN_SECONDS", "METRICS_PORT", "DATA_DIR"} <= named
-    assert named - known == set()
+    assert named - names == set()
 
 
 def test_every_command_starts_something_and_all_queues_have_a_worker_everywhere() -> None:
@@ -186,9 +186,9 @@ def test_the_guide_enables_every_unit_of_haproxy_and_each_watch_asks_its_own() -
 
 def test_the_chart_uses_the_values_that_it_has() -> None:
     for used in set(re.findall(r"\.Values((?:\.\w+)+)", TEMPLATES)):
-        found = VALUES
+        node = VALUES
         for name in used.split(".")[1:]:
-            found = found[name]
+            node = node[name]
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == _version()
 
 
@@ -209,18 +209,18 @@ def test_whoever_serves_static_files_may_read_what_another_has_collected() -> No
 def test_the_cluster_starts_what_the_units_start() -> None:
     units = ("web@", "turns@", "background@", "beat")
     commands = [" ".join(command(f"glasshouse-{unit}", "8001")) for unit in units]
-    said = re.findall(r"^ExecStart=/usr/bin/env .venv/bin/(.+)$", UNIT_TEXTS, re.M)
-    assert len(said) == len(commands)
-    assert all(any(each.replace("%i", "8001").replace("%%", "%") in line for line in commands) for each in said)
+    starts = re.findall(r"^ExecStart=/usr/bin/env .venv/bin/(.+)$", UNIT_TEXTS, re.M)
+    assert len(starts) == len(commands)
+    assert all(any(each.replace("%i", "8001").replace("%%", "%") in line for line in commands) for each in starts)
     assert [line.startswith("nice -n 10 ") for line in commands] == [False, False, True, False]
 
 
 def test_the_cluster_puts_its_ports_and_its_certificate_into_the_file_of_each_proxy() -> None:
-    there = {name: site(kind, Ports(8443, 8080, 8405, (1001, 1002)), Path("/c")) for name, kind in PROXIES.items()}
-    assert "server web-2 127.0.0.1:1002\n" in there["haproxy"]
-    assert "bind 127.0.0.1:8443 ssl crt /c/both.pem " in there["haproxy"]
-    assert "server 127.0.0.1:1002 max_fails=1 " in there["nginx"] and "listen 127.0.0.1:8443 ssl " in there["nginx"]
-    assert "\ttls /c/certificate.pem /c/key.pem\n" in there["caddy"] and "\thttps_port 8443\n" in there["caddy"]
+    sites = {name: site(kind, Ports(8443, 8080, 8405, (1001, 1002)), Path("/c")) for name, kind in PROXIES.items()}
+    assert "server web-2 127.0.0.1:1002\n" in sites["haproxy"]
+    assert "bind 127.0.0.1:8443 ssl crt /c/both.pem " in sites["haproxy"]
+    assert "server 127.0.0.1:1002 max_fails=1 " in sites["nginx"] and "listen 127.0.0.1:8443 ssl " in sites["nginx"]
+    assert "\ttls /c/certificate.pem /c/key.pem\n" in sites["caddy"] and "\thttps_port 8443\n" in sites["caddy"]
 
 
 def test_the_cluster_puts_its_ports_into_the_files_of_a_redis_that_fails_over(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ class Supervised:
         self.stack = AsyncExitStack()
 
     async def __aenter__(self) -> Children:
-        held = self.stack.enter_context(paths.held(self.data))
-        children = Children(held, self.output)
+        lock = self.stack.enter_context(paths.lock_data_dir(self.data))
+        children = Children(lock, self.output)
         self.stack.push_async_callback(children.stop)
         return children
 
@@ -118,9 +118,9 @@ def test_a_start_closes_all_that_is_ours_and_nothing_else(tmp_path: Path, settin
         path.write_bytes(b"private")
         path.chmod(0o755)
     (tmp_path / "files/elsewhere").symlink_to(own)
-    said = {finding.subject.english: finding.detail.english for finding in _open_to_others()}
-    assert said["Data directory"] == f"others on this machine can write {tmp_path}"
-    assert {"files/83/4f/834f", "celerybeat-schedule.db"} <= set(re.findall(r"[\w./-]+", said["Stored files"]))
+    details = {finding.subject.english: finding.detail.english for finding in _open_to_others()}
+    assert details["Data directory"] == f"others on this machine can write {tmp_path}"
+    assert {"files/83/4f/834f", "celerybeat-schedule.db"} <= set(re.findall(r"[\w./-]+", details["Stored files"]))
     paths.close_to_others(tmp_path)
     assert list(paths.open_to_others(tmp_path)) == []
     assert {stat.S_IMODE(each.stat().st_mode) for each in (blob, blob.parent, blob.parents[2])} == {0o700}
@@ -294,9 +294,9 @@ async def test_limits_of_memory_hold_for_what_is_started(tmp_path: Path) -> None
 
 
 def test_a_start_waits_for_the_last_process_of_an_earlier_one(tmp_path: Path) -> None:
-    with paths.held(tmp_path) as descriptor:
+    with paths.lock_data_dir(tmp_path) as descriptor:
         leftover = subprocess.Popen(["/bin/sleep", "1"], pass_fds=(descriptor,))
-    with paths.held(tmp_path):
+    with paths.lock_data_dir(tmp_path):
         assert not running(leftover.pid)
     leftover.wait()
 
@@ -345,8 +345,8 @@ def test_the_bundled_model_answers_who_has_its_key_and_ends_in_the_middle_of_an_
         assert [each["id"] for each in listed.json()["data"]] == [MODEL_NAME]
         assert "site-packages" not in listed.text
         body = {"messages": [{"role": "user", "content": "Tell me a long story."}], "stream": True, "max_tokens": 2000}
-        asked = httpx.stream("POST", f"{url}/llm/v1/chat/completions", json=body, timeout=WAIT, headers=allowed)
-        with asked as answer:
+        request = httpx.stream("POST", f"{url}/llm/v1/chat/completions", json=body, timeout=WAIT, headers=allowed)
+        with request as answer:
             assert next(answer.iter_lines()).startswith("data: ")
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT) == 0

@@ -55,7 +55,7 @@ def test_a_web_process_ends_with_a_socket_streams_a_hanging_answer_and_a_request
     caller = Caller(another, person.token)
     mark, locked = f"hang {uuid4()}", caller.conversation()
     turn = caller.ask(mark, HANGS)
-    asked = {"model": "scripted", "messages": [{"role": "user", "content": f"{mark}\nscript: {json.dumps(HANGS)}"}]}
+    request = {"model": "scripted", "messages": [{"role": "user", "content": f"{mark}\nscript: {json.dumps(HANGS)}"}]}
     began = threading.Event()
 
     def hang(method: str, address: str, **body: object) -> None:
@@ -65,7 +65,7 @@ def test_a_web_process_ends_with_a_socket_streams_a_hanging_answer_and_a_request
 
     requests = [
         threading.Thread(target=hang, args=("GET", f"turns/{turn['id']}/events/")),
-        threading.Thread(target=hang, args=("POST", f"{another.url}/v1/chat/completions"), kwargs={"json": asked}),
+        threading.Thread(target=hang, args=("POST", f"{another.url}/v1/chat/completions"), kwargs={"json": request}),
         threading.Thread(target=hang, args=("PATCH", f"conversations/{locked}/"), kwargs={"json": {"title": "New"}}),
     ]
     with socket_of(another, person) as socket, transaction.atomic():
@@ -92,9 +92,9 @@ def waits_for_a_lock() -> bool:
 def test_a_worker_ends_with_a_job_that_hangs(another: Product) -> None:
     options = ("--pool", "threads", "--concurrency", "1", "-Q", QUEUE, "-I", "tests.hanging", "-n", f"{uuid4()}@here")
     another.start("worker", "celery", "-A", "config", "worker", *options)
-    said = str(uuid4())
-    current_app.send_task("tests.hang", [said], queue=QUEUE)
-    until(lambda: said in another.log("worker"), "the job is begun")
+    text = str(uuid4())
+    current_app.send_task("tests.hang", [text], queue=QUEUE)
+    until(lambda: text in another.log("worker"), "the job is begun")
     until((another.directory / "alive").exists, "the worker shows that it takes work")
     assert asked_to_end(another, "worker") == 0
 

@@ -65,15 +65,15 @@ def test_files_answers_and_sessions_go_and_what_was_used_stays(
     caplog.set_level(logging.INFO)
     mark = f"mark{uuid4().hex}"
     texts = [f"{mark}-{number}" for number in range(50)]
-    said, own, named = (text + "x" for text in texts[:3])
+    sentence, own, named = (text + "x" for text in texts[:3])
     browser = signed_in(person.user)
     _, token = create_token(user=person.user, name=named)
     file = upload(person, f"{named}.txt", f"The secret is {own}.".encode())
     place = person.caller.conversation()
-    turn = asked(person, place, f'Remember {said}\nscript: {{"text": "{said} it is."}}', files=[file["id"]])
+    turn = asked(person, place, f'Remember {sentence}\nscript: {{"text": "{sentence} it is."}}', files=[file["id"]])
     blob = str(File.objects.get(pk=file["id"]).blob.name)
-    assert all(kept(each) for each in (said, own, named, person.username)) and default_storage.exists(blob)
-    assert any(turn["id"] in key for key in redis_keys_with(settings.STREAMS_URL, said))
+    assert all(kept(each) for each in (sentence, own, named, person.username)) and default_storage.exists(blob)
+    assert any(turn["id"] in key for key in redis_keys_with(settings.STREAMS_URL, sentence))
     call = ModelCall.objects.get(person=person.user, purpose="answer")
     written_by(person, texts[3:])
     assert {*re.findall(rf"{mark}-\d+", dumped(mark))} == {*texts} and stored(mark)
@@ -85,8 +85,8 @@ def test_files_answers_and_sessions_go_and_what_was_used_stays(
     assert application.http("/api/v1/", headers={"Authorization": f"Bearer {token}"}).get("me/").status_code == 401
     call.refresh_from_db()
     assert (call.person_id, call.conversation_id) == (None, None) and call.output
-    made = Entry.objects.filter(actor_id=person.user.pk, action="token.made")
-    assert set(made.values_list("actor_name", "token_name", "object_name", "address")) == {("", "", "", "")}
+    entries = Entry.objects.filter(actor_id=person.user.pk, action="token.made")
+    assert set(entries.values_list("actor_name", "token_name", "object_name", "address")) == {("", "", "", "")}
 
 
 def written_by(person: Person, texts: list[str]) -> None:
@@ -134,8 +134,8 @@ def test_the_command_says_what_would_go_and_does_it_with_yes(
     Project.objects.create(owner=person.user, name="Mine")
     Persona.objects.create(owner=person.user, name=uuid4().hex)
     call_command("erase", person.username)
-    said = capsys.readouterr().out
-    assert "0 conversations, 0 files, 1 projects, 1 personas" in said and "--yes" in said
+    output = capsys.readouterr().out
+    assert "0 conversations, 0 files, 1 projects, 1 personas" in output and "--yes" in output
     assert User.objects.filter(pk=person.user.pk).exists()
     call_command("erase", person.username, "--yes")
     assert not User.objects.filter(pk=person.user.pk).exists()

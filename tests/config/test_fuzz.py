@@ -111,10 +111,10 @@ def _ask_often(operation: Any, mode: GenerationMode, household: Household, token
         suppress_health_check=list(HealthCheck),
     )
     @given(case=operation.as_strategy(generation_mode=mode), known=st.sampled_from([True, True, True, False]))
-    def ask(case: Case[Any], known: bool) -> None:
+    def ask(case: Case[Any], is_known: bool) -> None:
         nonlocal count
         count += 1
-        if known:
+        if is_known:
             _point_at_what_is_there(case, household)
         try:
             with transaction.atomic():

@@ -42,8 +42,8 @@ def heard(*queues: str) -> None:
 
 
 def test_it_is_ready_without_workers_and_says_which_are_missing(client: Client) -> None:
-    said = "none of turns and background has been heard of for 20 s; start one"
-    assert asked(client) == {"ready": True, "database": "ok", "redis": "ok", "worker": said}
+    sentence = "none of turns and background has been heard of for 20 s; start one"
+    assert asked(client) == {"ready": True, "database": "ok", "redis": "ok", "worker": sentence}
     heard("turns")
     assert asked(client)["worker"] == "none of background has been heard of for 20 s; start one"
     heard("turns", "background")
@@ -60,20 +60,20 @@ def test_a_worker_that_has_been_silent_for_too_long_is_gone(client: Client) -> N
 
 def test_without_redis_it_is_not_ready(client: Client, settings: Settings) -> None:
     settings.STREAMS_URL = "redis://127.0.0.1:1/0"
-    said = asked(client, 503)
-    assert (said["ready"], said["database"], said["redis"], said["worker"]) == (False, "ok", "unreachable", "unknown")
+    body = asked(client, 503)
+    assert (body["ready"], body["database"], body["redis"], body["worker"]) == (False, "ok", "unreachable", "unknown")
 
 
 def test_a_worker_touches_its_file_while_it_takes_work(tmp_path: Path) -> None:
     def shown(stalled: bool) -> Path:
-        file, asked = tmp_path / str(stalled), threading.Event()
+        file, checked = tmp_path / str(stalled), threading.Event()
 
         def is_deaf() -> bool:
-            asked.set()
+            checked.set()
             return stalled
 
         showing = background.submit(background.show_life(file, is_deaf))
-        assert asked.wait(WAIT)
+        assert checked.wait(WAIT)
         background.submit(asyncio.sleep(0)).result()  # its first round is over
         showing.cancel()
         return file

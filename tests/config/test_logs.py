@@ -1,4 +1,4 @@
-"""What stands in the logs of the addresses that people and programs ask for."""
+"""The addresses in the logs, without the secrets in them."""
 
 import io
 import json
@@ -105,11 +105,11 @@ def test_one_id_finds_the_lines_of_the_request_and_of_the_call_of_the_model(
     [turn] = caller.http.post(f"conversations/{place}/turns/", json=body, headers=page).json()["turns"]
     caller.ended(turn["id"])
     assert caller.http.get(f"conversations/{uuid4()}/", headers=page).status_code == 404
-    found = [line for line in map(json.loads, written.getvalue().splitlines()) if "from-the-page" in str(line)]
-    [asked] = [line for line in found if line["logger"] == "llm.providers.streaming"]
-    [refused] = [line for line in found if line["logger"] == "django.request"]
-    assert asked["turn_id"] == turn["id"] and asked["user_id"] == refused["user_id"]
-    assert asked["level"] == "INFO" and asked["time"].endswith("+00:00")
+    lines_of_page = [line for line in map(json.loads, written.getvalue().splitlines()) if "from-the-page" in str(line)]
+    [call] = [line for line in lines_of_page if line["logger"] == "llm.providers.streaming"]
+    [refused] = [line for line in lines_of_page if line["logger"] == "django.request"]
+    assert call["turn_id"] == turn["id"] and call["user_id"] == refused["user_id"]
+    assert call["level"] == "INFO" and call["time"].endswith("+00:00")
     assert "turn_id" not in refused
     assert "nobody logs" not in written.getvalue() and caller.token not in written.getvalue()
 

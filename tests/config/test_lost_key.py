@@ -63,15 +63,15 @@ def test_a_row_that_is_stored_meanwhile_has_its_secret_back_with_the_key(
     lost: Callable[[], None], settings: Settings
 ) -> None:
     before = settings.ENCRYPTION_KEYS
-    made = Provider.objects.create(name="Ours", kind="openai", base_url="http://127.0.0.2:9/v1", api_key=KEY)
+    original = Provider.objects.create(name="Ours", kind="openai", base_url="http://127.0.0.2:9/v1", api_key=KEY)
     lost()
     row = Provider.objects.get()
     row.name = "Theirs"
     row.save()
     services.save_provider(name="Theirs", kind="openai", base_url=row.base_url, api_key=None, models=[], default=False)
     settings.ENCRYPTION_KEYS = before
-    made.refresh_from_db()
-    assert (made.name, made.api_key) == ("Theirs", KEY)
+    original.refresh_from_db()
+    assert (original.name, original.api_key) == ("Theirs", KEY)
 
 
 def test_nothing_is_signed_with_an_empty_secret() -> None:
@@ -118,22 +118,22 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
         lost()
         for row in (provider, search, tools, embedder, reranker):
             row.refresh_from_db()
-        asked: list[tuple[str, Callable[[], object]]] = [
+        requests: list[tuple[str, Callable[[], object]]] = [
             ("secret_lost", lambda: services.test_connection(provider=provider)),
             ("secret_lost", lambda: embed(embedder, ["words"])),
             ("secret_lost", lambda: try_reranker(reranker=reranker)),
             ("web_search_failed", lambda: try_web_search(web_search=search)),
             ("secret_lost", lambda: try_tool_server(tool_server=tools)),
         ]
-        for code, ask in asked:
+        for code, ask in requests:
             with pytest.raises(ProductError) as refused:
                 ask()
             assert refused.value.code == code
             assert "ENCRYPTION_KEYS" in refused.value.detail
         assert not model_facts.ask(provider).answered
         assert server.heads == []
-        said = {finding.subject.english: finding.detail.english for finding in _stored_keys()}
-        assert said == {
+        details = {finding.subject.english: finding.detail.english for finding in _stored_keys()}
+        assert details == {
             "Stored API keys": "cannot be decrypted: Ours",
             "Keys of web search": "cannot be decrypted: Found",
             "Secrets of tool servers": "cannot be decrypted: tools",

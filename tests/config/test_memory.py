@@ -114,8 +114,8 @@ def operations(household: Household) -> Iterator[tuple[str, str, Any]]:
 
 
 def address(path: str, values: dict[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        segment, name = path[: found.start()].rstrip("/").rpartition("/")[2], found[1]
+    def value(match: re.Match[str]) -> str:
+        segment, name = path[: match.start()].rstrip("/").rpartition("/")[2], match[1]
         keys = (f"{segment}/{'pk' if name == 'id' else name}", f"{segment}/{name}", name)
         return next(values[key] for key in keys if key in values)
 
@@ -208,8 +208,8 @@ def test_the_web_process_has_workers_embed_and_search(product: Product, person: 
     file = person.caller.http.post("files/", files=sent).raise_for_status().json()["id"]
     until(lambda: person.caller.get(f"files/{file}/")["searchable"], "the file is searchable")
     person.caller.post(f"projects/{project}/files/", {"file": file}, 201)
-    found = person.caller.post(f"projects/{project}/search/", {"query": "a dog that makes noise"}, 200)
-    assert [hit["title"] for hit in found["results"]] == ["near.txt"] and found["notes"] == []
+    results = person.caller.post(f"projects/{project}/search/", {"query": "a dog that makes noise"}, 200)
+    assert [hit["title"] for hit in results["results"]] == ["near.txt"] and results["notes"] == []
     loaded = {
         name: "wordllama" in Path(f"/proc/{process.pid}/maps").read_text()
         for name, process in product.processes.items()

@@ -18,7 +18,7 @@ BEFORE = ("mfa", "0002")
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]:
-    """Who reads the table in a transaction that goes on, as a backup does; not for ever, should nothing give up."""
+    """Yield a connection that reads the table in an open transaction, as a backup does; for a bounded time."""
     monkeypatch.setattr(migrate, "LOCK_SECONDS", 0.05)
     monkeypatch.setattr(migrate, "PAUSE_SECONDS", 0)
     with psycopg.connect(**connection.get_connection_params()) as other:
@@ -46,9 +46,9 @@ def constrained() -> bool:
 
 def test_a_table_that_is_in_use_is_asked_for_again(reader: psycopg.Connection[Any]) -> None:
     assert constrained()
-    told = Told(reader)
-    call_command("migrate", *BEFORE, verbosity=0, stderr=told)
-    assert told.getvalue().count("A table is in use") >= 1  # a product beside it may hold it for a moment, too
+    output = Told(reader)
+    call_command("migrate", *BEFORE, verbosity=0, stderr=output)
+    assert output.getvalue().count("A table is in use") >= 1  # a product beside it may hold it for a moment, too
     assert not constrained()
 
 
@@ -56,8 +56,8 @@ def test_a_table_that_stays_in_use_is_said_to_be(
     reader: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrate, "TRIES", 2)
-    told = StringIO()
+    output = StringIO()
     with pytest.raises(CommandError, match="A table was in use all the time"):
-        call_command("migrate", *BEFORE, verbosity=0, stderr=told)
-    assert told.getvalue().count("A table is in use") == 1
+        call_command("migrate", *BEFORE, verbosity=0, stderr=output)
+    assert output.getvalue().count("A table is in use") == 1
     assert constrained()

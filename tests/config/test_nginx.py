@@ -40,11 +40,11 @@ class Hanging:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
-        kept = []
+        connections = []
         with suppress(OSError):  # it is closed
             while True:
                 connection, _ = self._socket.accept()
-                kept.append(connection)
+                connections.append(connection)
                 self.asked.append(connection.recv(1000).split()[1].decode())
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ def well() -> Iterator[int]:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """Where nginx's workers, which are no root, may go; pytest's own directories are closed to them."""
+    """Yield a directory that nginx's workers, which are not root, may enter; they may not enter pytest's."""
     with tempfile.TemporaryDirectory(prefix="glasshouse-nginx-") as name:
         home = Path(name)
         home.chmod(0o711)
@@ -74,8 +74,8 @@ def test_one_that_hangs_is_asked_nothing_but_whether_it_lives(home: Path, well: 
         ports = Ports(free_port(), free_port(), free_port(), (hanging.port, well))
         proxy = Proxy(kind, home, ports)
         text = site(kind, ports, home / "proxy")
-        for said, sooner in SOONER.items():
-            text = text.replace(said, sooner)
+        for sentence, sooner in SOONER.items():
+            text = text.replace(sentence, sooner)
         (home / "proxy" / kind.file.name).write_text(text)
         url = f"https://127.0.0.1:{ports.https}/"
         proxy.process.start()

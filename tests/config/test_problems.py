@@ -67,8 +67,8 @@ def test_bodies_in_encodings_of_texts_are_read(charset: str) -> None:
     program = Program(User.objects.create_user("olga"), "chat")
     body = b'{"title": "x"}' if charset == "unheard-of" else '{"title": "x"}'.encode(charset)
     kind = f"application/json; charset={charset}"
-    made: Any = program.client.generic("POST", "/api/v1/conversations/", body, content_type=kind)
-    assert (made.status_code, made.json()["title"]) == (201, "x")
+    response: Any = program.client.generic("POST", "/api/v1/conversations/", body, content_type=kind)
+    assert (response.status_code, response.json()["title"]) == (201, "x")
 
 
 @pytest.mark.parametrize("name", ['name="f"', 'name="file"; filename="a.txt"'])
@@ -102,7 +102,7 @@ def test_a_refusal_lists_so_many_errors_and_no_more() -> None:
 def test_who_finds_no_connection_to_the_database_free_is_told_to_come_again(rf: RequestFactory) -> None:
     error = OperationalError("couldn't get a connection after 30.00 sec")
     error.__cause__ = PoolTimeout()
-    answer = handle(error, {"request": rf.get("/api/v1/files/"), "view": None})
+    answer = handle(error, {"request": rf.get("/api/v1/files/"), "view": None, "args": (), "kwargs": {}})
     assert answer is not None
     assert (answer.status_code, answer.data["code"], answer.headers["Retry-After"]) == (503, "unavailable", "5")
 
@@ -157,8 +157,8 @@ def test_so_is_who_cannot_even_be_looked_up(settings: Settings, address: str, me
     assert (answer["status"], headers[b"Content-Type"], headers[b"Retry-After"]) == (503, media_type, b"5")
 
 
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(settings: Settings, gone: bool) -> None:
+@pytest.mark.parametrize("left", [False, True])
+def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(settings: Settings, left: bool) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
     pool: Any = connection.pool  # type: ignore[attr-defined]  # of PostgreSQL's alone
     begun.clear()
@@ -177,16 +177,16 @@ def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(
         async def send(_: object) -> None:
             """Nobody reads."""
 
-        asked = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
+        request = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
         await asyncio.to_thread(begun.wait, 60)
-        if gone:
+        if left:
             messages.put_nowait({"type": "http.disconnect"})
-        asked.cancel()  # as daphne does, every second until it ends
+        request.cancel()  # as daphne does, every second until it ends
         await asyncio.sleep(0)
-        asked.cancel()
+        request.cancel()
         await asyncio.sleep(0)
         to_end.set()
-        await asyncio.wait([asked])
+        await asyncio.wait([request])
 
     asyncio.run(give_up())
     assert lent() <= before  # what threads of other tests had may have come back meanwhile

@@ -1,4 +1,4 @@
-"""Whoever has a variable lead to a Redis that answers but cannot be used is told so, and what to do; really asked."""
+"""The errors for variables that name a Redis which answers but cannot be used, from real servers."""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
-"""What the server refuses while it arrives: bytes go into the protocol, or into the product's socket, and what comes
-back and what is kept is looked at."""
+"""Requests that the server refuses while they arrive.
+
+The tests write bytes into the protocol or the product's socket, and check the response and the stored bytes."""
 
 import asyncio
 import json
@@ -155,8 +156,8 @@ def test_what_is_said_to_a_socket_that_is_closing_is_for_nobody(connection: Conn
     asyncio.run(connection.server.handle_reply(opened, {"type": "websocket.send", "text": "too late"}))
 
 
-@pytest.mark.parametrize("given", [b"/elsewhere", b"\xff"])
-def test_nobody_says_where_the_product_is_mounted(connection: Connection, given: bytes) -> None:
+@pytest.mark.parametrize("path", [b"/elsewhere", b"\xff"])
+def test_nobody_says_where_the_product_is_mounted(connection: Connection, path: bytes) -> None:
     scopes: list[Any] = []
 
     async def application(scope: Any, **_: Any) -> None:
@@ -164,7 +165,7 @@ def test_nobody_says_where_the_product_is_mounted(connection: Connection, given:
 
     async def asked() -> None:
         connection.server.application = application
-        connection.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nDaphne-Root-Path: " + given + b"\r\n\r\n")
+        connection.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nDaphne-Root-Path: " + path + b"\r\n\r\n")
         [details] = connection.server.connections.values()
         await asyncio.wait([details["application_instance"]])
 

@@ -103,7 +103,7 @@ PEOPLE: dict[str, tuple[Role | None, list[Role], Role | None]] = {
 
 
 class Rows(dict[str, str]):
-    """Of the URLconf's parameters: those of the persona and the project; any id for all others."""
+    """Values for the URLconf's parameters: those of the persona and the project; any id for all others."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -175,12 +175,12 @@ def place() -> Place:
 
 
 def test_it_is_said_of_each_address_which_role_it_asks_for(place: Place) -> None:
-    known = {address for _method, address in NEEDS}
-    assert {short for short, _ in place.addresses()} == known
+    needed = {address for _method, address in NEEDS}
+    assert {short for short, _ in place.addresses()} == needed
 
 
 def ask(client: Client, method: str, url: str, fields: dict[str, Any]) -> Any:
-    """What it changes is taken back."""
+    """Send a request and roll its changes back."""
     with transaction.atomic():
         if method == "GET":
             answer: Any = client.get(url)

@@ -93,7 +93,7 @@ def test_the_right_to_look_changes_nothing(household: Household, people: Callabl
 
 def test_people_are_not_found_by_who_may_not_see_them(people: Callable[..., User]) -> None:
     """The field in which an owner is chosen asks an address of its own."""
-    asked = {"app_label": "projects", "model_name": "project", "field_name": "owner", "term": "a"}
+    query = {"app_label": "projects", "model_name": "project", "field_name": "owner", "term": "a"}
     user = ("accounts", "user")
     client = staff(people, Permission.objects.exclude(about(user)))
-    assert client.get(reverse("admin:autocomplete"), asked).status_code == 403
+    assert client.get(reverse("admin:autocomplete"), query).status_code == 403

@@ -38,9 +38,9 @@ def raw(text: str) -> Iterator[str]:
 
 
 def test_only_tokens_say_distances_sizes_of_type_and_colours() -> None:
-    found = {path.name: list(raw(path.read_text())) for path in stylesheets() if path.name != TOKENS}
-    assert len(found) > 10
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    values = {path.name: list(raw(path.read_text())) for path in stylesheets() if path.name != TOKENS}
+    assert len(values) > 10
+    assert {name: lines for name, lines in values.items() if lines} == {}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the API does not know in a body or a query is refused by its name, at every address."""
+"""Unknown members of a body or a query are refused by their names, at every address of the API."""
 
 from typing import Any
 
@@ -97,13 +97,13 @@ def test_an_unknown_query_parameter_is_refused_with_the_names_that_exist(olga: U
 
 def test_every_list_of_the_api_names_its_query_parameters(client: Client) -> None:
     """Each operation that is read without an id is asked with a parameter that no address has."""
-    taken = []
+    parameters = []
     for path, method, _view in operations():
         if method == "GET" and "{" not in path and path not in ("/api/v1/schema/",):
             answer = client.get(path, {"no-such-parameter": "1"})
             if answer.status_code == 200:
-                taken.append(path)
-    assert taken == []
+                parameters.append(path)
+    assert parameters == []
 
 
 @pytest.mark.parametrize(

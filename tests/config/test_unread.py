@@ -1,4 +1,4 @@
-"""What waits in memory for clients to read it: counted, and ended where it becomes too much."""
+"""Responses that wait in memory for clients are counted, and ended where they become too much."""
 
 import select
 import socket

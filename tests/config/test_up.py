@@ -29,7 +29,7 @@ def environment(data: Path, **more: str) -> dict[str, str]:
 
 
 def refusal(data: Path, **more: str) -> str:
-    """What a start that must fail, and start nothing, says on stderr."""
+    """Return the stderr of a start that must fail, and start nothing."""
     before = started_in(data)
     done = subprocess.run(
         [sys.executable, "manage.py", "up"],
@@ -62,16 +62,16 @@ def processes_of(data: Path) -> dict[int, str]:
     PostgreSQL and Redis write over their environment to show a title, but work inside the directory.
     """
     mark = f"\0DATA_DIR={data}\0".encode()
-    found = {}
+    processes = {}
     for entry in Path("/proc").iterdir():
         try:
             if not entry.name.isdigit():
                 continue
             if mark in b"\0" + (entry / "environ").read_bytes() or (entry / "cwd").readlink().is_relative_to(data):
-                found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
+                processes[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
         except OSError:
             continue
-    return found
+    return processes
 
 
 class Up:
@@ -85,8 +85,8 @@ class Up:
 
     def _url(self) -> str | None:
         assert self.process.poll() is None, self.said()
-        found = re.search(r"^Glasshouse is ready at (\S+)$", self.said(), re.MULTILINE)
-        return found and found[1]
+        match = re.search(r"^Glasshouse is ready at (\S+)$", self.said(), re.MULTILINE)
+        return match and match[1]
 
     def said(self) -> str:
         return self.log.read_text()
@@ -97,8 +97,8 @@ class Up:
     def server(self, name: str) -> int:
         """The process of this name; 0 where it is none at the moment."""
         words = {"postgres": "/postgres -D", "redis": "valkey-server", "model": "config.embedded.model"}
-        found = (pid for pid, command in processes_of(self.data).items() if words.get(name, f"up: {name}") in command)
-        return min(found, default=0)
+        pids = (pid for pid, command in processes_of(self.data).items() if words.get(name, f"up: {name}") in command)
+        return min(pids, default=0)
 
     def kill(self, name: str) -> None:
         """Kill a server and wait until it has been started again."""
@@ -114,8 +114,8 @@ class Up:
         return False
 
     def workers(self) -> str:
-        said: str = httpx.get(f"{self.url}/readyz").json()["worker"]
-        return said
+        state: str = httpx.get(f"{self.url}/readyz").json()["worker"]
+        return state
 
     def ended(self) -> int:
         """The exit status, once nothing is left."""
@@ -248,8 +248,8 @@ def test_a_redis_that_is_not_there_is_named_without_its_password(tmp_path: Path)
 
 
 def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert "Address already in use" in refusal(tmp_path / "data", PORT=str(taken.getsockname()[1]))
+    with socket.create_server(("127.0.0.1", 0)) as socket_in_use:
+        assert "Address already in use" in refusal(tmp_path / "data", PORT=str(socket_in_use.getsockname()[1]))
     assert not (tmp_path / "data" / "pg").exists()
 
 

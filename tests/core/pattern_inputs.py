@@ -132,12 +132,12 @@ def inputs(pattern: TrialPattern, size: int) -> Iterator[str]:
     parts = parser.parse(pattern.pattern.encode("latin-1") if pattern.is_bytes else pattern.pattern, pattern.flags)
     units: dict[tuple[str, str], None] = {}
     for chosen in range(4):
-        found = [(before, unit) for before, unit in runs(parts, "", chosen) if unit]
-        units |= dict.fromkeys(found)
-        units |= dict.fromkeys(("", before + unit) for before, unit in found)  # a beginning at many places
-        units |= dict.fromkeys(("", before) for before, _unit in found if before)
-        units |= dict.fromkeys((first + one, other) for first, one in found for _second, other in found if one != other)
-        units |= dict.fromkeys(("", one + other) for _first, one in found for _second, other in found if one != other)
+        pairs = [(before, unit) for before, unit in runs(parts, "", chosen) if unit]
+        units |= dict.fromkeys(pairs)
+        units |= dict.fromkeys(("", before + unit) for before, unit in pairs)  # a beginning at many places
+        units |= dict.fromkeys(("", before) for before, _unit in pairs if before)
+        units |= dict.fromkeys((first + one, other) for first, one in pairs for _second, other in pairs if one != other)
+        units |= dict.fromkeys(("", one + other) for _first, one in pairs for _second, other in pairs if one != other)
         units[("", sample(parts, chosen))] = None
     for before, unit in units:
         if not unit:

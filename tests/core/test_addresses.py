@@ -1,4 +1,4 @@
-"""What counts as the same address, which addresses a text names, and which hosts a list holds."""
+"""Canonical addresses, the addresses that a text names, and lists of hosts."""
 
 import pytest
 

@@ -52,7 +52,7 @@ def test_a_thousand_that_wait_take_no_thread() -> None:
 
 
 def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_order() -> None:
-    said: list[str] = []
+    steps: list[str] = []
     begun = threading.Event()
 
     async def work() -> None:
@@ -60,15 +60,15 @@ def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            said.append("told to end")
+            steps.append("told to end")
             await asyncio.sleep(0)
-            said.append("in order")
+            steps.append("in order")
 
     background.carry(work())
     assert begun.wait(WAIT)
     background.end(0)
     background.join()
-    assert said == ["told to end", "in order"]
+    assert steps == ["told to end", "in order"]
 
 
 def test_what_was_handed_over_just_before_the_end_holds_nobody_up() -> None:

@@ -50,13 +50,13 @@ def queue(django_db_setup: None) -> Iterator[str]:
         preexec_fn=die_with_parent,
     ) as worker:
         assert worker.stdout is not None
-        said = []
+        events = []
         for line in worker.stdout:
-            said.append(line)
+            events.append(line)
             if "cut off" in line:
                 break
         else:
-            pytest.fail("".join(said))
+            pytest.fail("".join(events))
         yield name
         worker.kill()
 

@@ -1,4 +1,4 @@
-"""What the product writes outside of its data directory is for its owner alone."""
+"""Files that the product writes outside of its data directory are for their owner alone."""
 
 import ast
 import os
@@ -78,10 +78,10 @@ def writes(path: Path) -> Iterator[str]:
 
 
 def test_no_command_writes_a_file_in_another_way() -> None:
-    found = [
+    calls = [
         call
         for path in modules(*packages())
         if "embedded" not in path.parts and str(path.relative_to(settings.BASE_DIR)) not in ELSEWHERE
         for call in writes(path)
     ]
-    assert found == []
+    assert calls == []

@@ -70,8 +70,8 @@ def test_what_is_appended_waits_until_it_is_taken(
 
 def _refused(valkey: Valkey) -> bool:
     """Whether what was tried again is refused, too."""
-    said = valkey.says("errorstats")
-    return bool(sum(said.get(f"errorstat_{kind}", {}).get("count", 0) for kind in REFUSALS) >= 4)
+    statistics = valkey.says("errorstats")
+    return bool(sum(statistics.get(f"errorstat_{kind}", {}).get("count", 0) for kind in REFUSALS) >= 4)
 
 
 def test_a_read_that_blocks_when_it_becomes_a_replica_is_silent_and_the_next_brings_what_comes(valkey: Valkey) -> None:

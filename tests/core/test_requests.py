@@ -1,4 +1,4 @@
-"""What requests name: rows and days by their addresses, pages of lists, and the tags that tell of a change."""
+"""Rows and days in addresses, pages of lists, and entity tags."""
 
 from datetime import date
 from typing import Any

@@ -39,8 +39,8 @@ def test_a_sentence_is_read_in_the_language_that_is_active_and_its_english_stays
 def test_a_value_that_is_a_sentence_is_translated_and_a_name_is_not() -> None:
     sentence = Sentence(MANY, name="There is nothing in it.", error=EMPTY)
     with override("vi"):
-        said = "Không đọc được “There is nothing in it.”: Trong tệp không có gì. Hãy bỏ nó khỏi tin nhắn."
-        assert str(sentence) == said
+        translation = "Không đọc được “There is nothing in it.”: Trong tệp không có gì. Hãy bỏ nó khỏi tin nhắn."
+        assert str(sentence) == translation
 
 
 def test_numbers_are_written_as_the_readers_language_does() -> None:
@@ -131,8 +131,8 @@ def subclasses(kind: type[Exception]) -> set[str]:
 
 def test_no_sentence_is_made_of_pieces() -> None:
     """A sentence with its values in it could be found in no catalogue."""
-    made = (ast.JoinedStr, ast.BinOp)
-    pieces = [place for place, _, sentence in sentences_raised() if isinstance(sentence, made)]
+    kinds = (ast.JoinedStr, ast.BinOp)
+    pieces = [place for place, _, sentence in sentences_raised() if isinstance(sentence, kinds)]
     formatted = [place for place, _, each in sentences_raised() if ".format(" in ast.unparse(each)]
     assert (pieces, formatted) == ([], [])
 

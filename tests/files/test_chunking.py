@@ -27,9 +27,9 @@ texts = st.one_of(
 @given(texts)
 @settings(max_examples=60, deadline=None)
 def test_chunks_cover_the_text_in_order_and_keep_to_their_size(text: str) -> None:
-    found = list(chunk_spans(text))
+    chunks = list(chunk_spans(text))
     end = 0
-    for piece, before in zip(found, [None, *found], strict=False):
+    for piece, before in zip(chunks, [None, *chunks], strict=False):
         content = text[piece.start : piece.end]
         assert content == content.strip() != ""
         assert piece.tokens == tokens.count(content) <= TARGET
@@ -47,9 +47,9 @@ def test_the_same_text_gives_the_same_chunks() -> None:
 
 def test_chunks_end_between_paragraphs_and_repeat_a_little() -> None:
     text = "\n\n".join(f"Paragraph {n}. " + "It has some words, and then some more. " * 8 for n in range(60))
-    found = list(chunk_spans(text))
-    assert len(found) > 8
-    for piece, following in pairwise(found):
+    chunks = list(chunk_spans(text))
+    assert len(chunks) > 8
+    for piece, following in pairwise(chunks):
         assert text[piece.end : piece.end + 3].strip(" ").startswith("\n")
         assert piece.tokens >= LEAST
         overlap = text[following.start : piece.end]
@@ -59,9 +59,9 @@ def test_chunks_end_between_paragraphs_and_repeat_a_little() -> None:
 def test_a_heading_stays_with_what_stands_below_it() -> None:
     parts = (f"## Part {n}\n\n" + "It has some words, and then some more. " * (5 + n % 9) for n in range(60))
     text = "\n\n".join(parts)
-    found = list(chunk_spans(text))
-    assert len(found) > 6
-    assert not any(text[piece.start : piece.end].rpartition("\n")[2].startswith("#") for piece in found)
+    chunks = list(chunk_spans(text))
+    assert len(chunks) > 6
+    assert not any(text[piece.start : piece.end].rpartition("\n")[2].startswith("#") for piece in chunks)
 
 
 def test_a_short_text_is_one_chunk_and_a_blank_one_none() -> None:
@@ -71,17 +71,17 @@ def test_a_short_text_is_one_chunk_and_a_blank_one_none() -> None:
 
 def test_a_long_word_is_cut() -> None:
     text = "".join(chr(97 + (number * number) % 26) for number in range(20_000))
-    found = list(chunk_spans(text))
-    assert found[0].start == 0 and found[-1].end == len(text)
-    assert all(after.start <= piece.end for piece, after in pairwise(found))
+    chunks = list(chunk_spans(text))
+    assert chunks[0].start == 0 and chunks[-1].end == len(text)
+    assert all(after.start <= piece.end for piece, after in pairwise(chunks))
 
 
 def test_each_chunk_knows_the_headings_above_it() -> None:
     prose = "It has some words, and then some more. " * 20
     rent = f"## Rent\n\n{prose}\n\n```\n# a remark\n```\n\n### When it is due ###\n\n{prose * 3}"
     text = f"# The lease\n\n{rent}\n\n## Repairs\n\n{prose * 3}"
-    found = list(chunk_spans(text))
-    at = {piece.heading: text[piece.start : piece.end].splitlines()[0] for piece in reversed(found)}
+    chunks = list(chunk_spans(text))
+    at = {piece.heading: text[piece.start : piece.end].splitlines()[0] for piece in reversed(chunks)}
     assert at["The lease › Rent › When it is due"] == "### When it is due ###"
     assert at["The lease › Repairs"] == "## Repairs", "a chunk ends before a heading, and the next begins with it"
     assert "a remark" not in "".join(at)

@@ -30,8 +30,8 @@ def remote(url: str, *, dimensions: int = DIMENSIONS) -> Embedder:
 
 
 def vectors_of(embedder: Embedder, *texts: str) -> list[Vector]:
-    found = client_of(embedder).embed(texts, SearchUsage())
-    present = [vector for vector in found if vector is not None]
+    vectors = client_of(embedder).embed(texts, SearchUsage())
+    present = [vector for vector in vectors if vector is not None]
     assert len(present) == len(texts)
     return present
 

@@ -114,7 +114,7 @@ def test_uploads_and_deletions_of_one_content_at_once_never_lose_bytes_that_a_ro
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("name", "cleaned"),
     [
         ("../../etc/passwd", "passwd"),
         ("C:\\Users\\ada\\notes.txt", "notes.txt"),
@@ -125,8 +125,8 @@ def test_uploads_and_deletions_of_one_content_at_once_never_lose_bytes_that_a_ro
         ("Gru\u0308ße.txt", "Grüße.txt"),
     ],
 )
-def test_a_name_is_only_a_name(given: str, kept: str) -> None:
-    assert services.clean_name(given) == kept
+def test_a_name_is_only_a_name(name: str, cleaned: str) -> None:
+    assert services.clean_name(name) == cleaned
 
 
 def test_an_empty_file_and_one_above_the_limit_are_refused_and_leave_nothing(person: Person, settings: Any) -> None:
@@ -325,8 +325,8 @@ class Elsewhere(Storage):
 
 
 def test_bytes_that_are_stored_elsewhere_are_read_from_a_copy(person: Person, settings: Any) -> None:
-    elsewhere = {"BACKEND": "tests.files.test_ingest.Elsewhere"}
-    settings.STORAGES = {**settings.STORAGES, "default": elsewhere}
+    remote = {"BACKEND": "tests.files.test_ingest.Elsewhere"}
+    settings.STORAGES = {**settings.STORAGES, "default": remote}
     file = upload(person, "Far away.")
     with storage.local_path(file) as path:
         assert path.read_text() == "Far away."
@@ -383,9 +383,9 @@ def test_a_persons_files_have_room_together(person: Person, settings: Any) -> No
 
 def test_no_upload_waits_while_the_storage_takes_another_one_of_its_person(person: Person, settings: Any) -> None:
     settings.STORED_BYTES = 1_000
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         services.upload(user=person.user, name="a.txt", content=ContentFile(uuid4().bytes))
-    locks = [each["sql"] for each in asked if "pg_advisory_xact_lock" in each["sql"]]
+    locks = [each["sql"] for each in queries if "pg_advisory_xact_lock" in each["sql"]]
     assert [f"stored:{person.user.pk}" in sql for sql in locks] == [False, True]  # the first is of the bytes
 
 

@@ -1,4 +1,4 @@
-"""What stands beside personas, for programs: reminders, budget profiles, system prompts and models."""
+"""API of reminders, budget profiles, system prompts and models."""
 
 from typing import Any
 

@@ -174,8 +174,8 @@ def test_a_token_without_the_scope_chat_sees_nothing(olga: Program) -> None:
 def test_personas_are_searched_and_paged(olga: Program) -> None:
     for name in ("Lawyer", "Editor", "Teacher"):
         made(olga, name=name, description=f"A good {name.lower()}")
-    found = olga.get("personas/?search=LAW")["results"]
-    assert [each["name"] for each in found] == ["Lawyer"]
+    results = olga.get("personas/?search=LAW")["results"]
+    assert [each["name"] for each in results] == ["Lawyer"]
     assert len(olga.get("personas/?search=good")["results"]) == 3
     first = olga.get("personas/?page_size=2")
     assert [each["name"] for each in first["results"]] == ["Teacher", "Editor"]
@@ -206,10 +206,10 @@ def test_the_tools_of_a_server_are_known_by_asking_it(olga: Program, tmp_path: P
     server = ToolServer.objects.create(name="sums", kind="stdio", command=shlex.join([sys.executable, str(program)]))
     pk = made(olga, tools=["sums__add", "sums__*", "search_files"])
     problem = olga.patch(f"personas/{pk}/", {"tools": ["sums__subtract"]}, expect=400)
-    known = (
+    sentence = (
         "web_search, open_url, search_files, read_file, search_conversation, tasks, sums__*, sums__add, sums__multiply"
     )
-    assert wrong(problem)["tools"] == f"There is no tool “sums__subtract”. The tools are: {known}."
+    assert wrong(problem)["tools"] == f"There is no tool “sums__subtract”. The tools are: {sentence}."
     ToolServer.objects.filter(pk=server.pk).update(command=f"{sys.executable} -c pass")
     olga.patch(f"personas/{pk}/", {"tools": ["sums__add"]})  # it has it already, so nobody is asked
     away = olga.patch(f"personas/{pk}/", {"tools": ["sums__multiply"]}, expect=400)
@@ -221,15 +221,15 @@ def test_what_a_program_sets_is_what_the_model_gets(application: Application, pe
     mark = uuid4().hex
     body = {"name": "Pirate", "instructions": f"Talk like {mark}.", "reminder": "Say ahoy.", "date_awareness": "off"}
     persona = person.caller.post("personas/", body, expect=201)["id"]
-    beside = person.caller.post("conversations/", {"persona": persona}, expect=201)["id"]
-    person.caller.ended(person.caller.ask("Who are you?", conversation=beside)["id"])
+    other_conversation = person.caller.post("conversations/", {"persona": persona}, expect=201)["id"]
+    person.caller.ended(person.caller.ask("Who are you?", conversation=other_conversation)["id"])
     messages = application.model.finished(mark)[0].body["messages"]
     assert messages[0]["content"].startswith("You are being tested.")
     assert messages[-1]["content"].endswith("Say ahoy.")
     assert any(f"Talk like {mark}." in message["content"] for message in messages[1:])
     changed = person.caller.http.patch(f"personas/{persona}/", json={"replaces_system_prompt": True})
     assert changed.json()["version"] == 2
-    person.caller.ended(person.caller.ask("And now?", conversation=beside)["id"])
+    person.caller.ended(person.caller.ask("And now?", conversation=other_conversation)["id"])
     messages = application.model.finished(mark, count=2)[1].body["messages"]
     assert messages[0]["content"].startswith(f"Talk like {mark}.")
     assert not any("You are being tested." in message["content"] for message in messages)

@@ -25,7 +25,7 @@ def test_every_built_in_text_keeps_its_own_rules_and_has_a_name_of_its_own() -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "code", "said"),
+    ("name", "text", "code", "sentence"),
     [
         ("title", " \r\n ", "empty_prompt", "“Title of a conversation” cannot be empty."),
         ("title", "x" * 4_001, "prompt_too_long", "The text has 4,001 characters"),
@@ -34,10 +34,10 @@ def test_every_built_in_text_keeps_its_own_rules_and_has_a_name_of_its_own() -> 
         ("citations", "Like [{number}].", "placeholder_unknown", "It has none; leave the braces out."),
     ],
 )
-def test_what_cannot_be_sent_is_refused_with_what_is_wrong(name: str, text: str, code: str, said: str) -> None:
+def test_what_cannot_be_sent_is_refused_with_what_is_wrong(name: str, text: str, code: str, sentence: str) -> None:
     with pytest.raises(ProductError) as refused:
         check_text(name, text)
-    assert refused.value.code == code and said in refused.value.detail
+    assert refused.value.code == code and sentence in refused.value.detail
 
 
 def test_a_text_is_kept_as_models_read_it() -> None:
@@ -76,9 +76,9 @@ def test_a_version_holds_at_once_and_the_built_in_text_comes_back(admin_user: Us
 def test_what_nobody_has_changed_is_not_read_again(admin_user: User) -> None:
     save_text(user=admin_user, name="citations", text="Cite A.")
     version = WorkspaceVersion.objects.get().version
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         rules_at(version), rules_at(version)
-    assert sum("personas_prompttext" in each["sql"] for each in asked) == 1
+    assert sum("personas_prompttext" in each["sql"] for each in queries) == 1
 
 
 @pytest.mark.django_db
@@ -90,8 +90,8 @@ def test_a_text_is_written_activated_and_brought_back_by_programs(admin: Program
     }  # fmt: skip
     built_in = admin.ask("GET", CITATIONS)
     assert (built_in["ETag"], built_in.json()["version"]) == ('"0"', None)
-    made = admin.ask("POST", f"{CITATIONS}versions/", {"text": "Cite A.", "note": "shorter"}, built_in["ETag"])
-    assert (made["ETag"], made.json()["tokens"], made.json()["active"]) == ('"1"', 4, True)
+    response = admin.ask("POST", f"{CITATIONS}versions/", {"text": "Cite A.", "note": "shorter"}, built_in["ETag"])
+    assert (response["ETag"], response.json()["tokens"], response.json()["active"]) == ('"1"', 4, True)
     draft = admin.post(f"{CITATIONS}versions/", {"text": "", "activate": False})
     assert (draft["version"], draft["active"]) == (2, False)
     lost = admin.post(f"{CITATIONS}versions/", {"text": "Lost."}, expect=412, match=built_in["ETag"])

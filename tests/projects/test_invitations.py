@@ -42,9 +42,9 @@ def asked(client: Client, method: str, path: str, body: dict[str, Any] | None = 
     return client.generic(method, f"/api/v1/{path}", "" if body is None else json.dumps(body), "application/json")
 
 
-def refused(code: str, **said: Any) -> None:
+def refused(code: str, **arguments: Any) -> None:
     with pytest.raises(ProductError) as raised:
-        invite(**said)
+        invite(**arguments)
     assert raised.value.code == code
 
 
@@ -73,8 +73,8 @@ def test_whoever_is_invited_is_no_member_before_they_accept(owner: User, guest: 
 def test_an_owner_cannot_tell_a_name_that_nobody_has(owner: User, guest: User, project: Project) -> None:
     """Neither from the answers, nor from the list, nor from what becomes of it when its person declines or is gone."""
     sender, path = signed_in(owner), f"projects/{project.pk}/"
-    gone = User.objects.create_user("greta-gone", is_active=False)
-    names = [guest.username, "nobody-of-this-name", gone.username]
+    deactivated = User.objects.create_user("greta-gone", is_active=False)
+    names = [guest.username, "nobody-of-this-name", deactivated.username]
     answers = [asked(sender, "POST", f"{path}members/", {"username": name}) for name in names]
     assert [answer.status_code for answer in answers] == [201, 201, 201]
     assert len({tuple(answer.json()) for answer in answers}) == 1
@@ -83,7 +83,7 @@ def test_an_owner_cannot_tell_a_name_that_nobody_has(owner: User, guest: User, p
     receiver = signed_in(guest)
     mine = asked(receiver, "GET", "invitations/").json()["results"]
     assert asked(receiver, "POST", f"invitations/{mine[0]['id']}/decline/").status_code == 204
-    gone.delete()
+    deactivated.delete()
     User.objects.filter(pk=guest.pk).update(username="gustav-renamed")
     assert asked(sender, "GET", f"{path}invitations/").json()["results"] == before
     assert asked(receiver, "GET", "invitations/").json()["results"] == []
@@ -138,13 +138,13 @@ def test_only_the_owner_sends_sees_and_withdraws(owner: User, guest: User, proje
 
 
 def test_what_makes_no_sense_is_refused(owner: User, guest: User, project: Project) -> None:
-    said: dict[str, Any] = {"user": owner, "project": project}
-    refused("owner_is_member", **said, username=owner.username)
+    arguments: dict[str, Any] = {"user": owner, "project": project}
+    refused("owner_is_member", **arguments, username=owner.username)
     for name in ("", "  ", "a" * 151, "nul\x00"):
-        refused("bad_username", **said, username=name)
-    refused("unknown_role", **said, username="somebody", role="king")
-    accept(user=guest, invitation=invite(**said, username=guest.username))
-    refused("already_member", **said, username=guest.username)
+        refused("bad_username", **arguments, username=name)
+    refused("unknown_role", **arguments, username="somebody", role="king")
+    accept(user=guest, invitation=invite(**arguments, username=guest.username))
+    refused("already_member", **arguments, username=guest.username)
     refused("not_found", user=User.objects.create_user("stranger-here"), project=project, username="somebody")
 
 

@@ -15,9 +15,11 @@ def test_what_is_made_of_a_colour_can_be_read_in_both_looks(chosen: str) -> None
     light = colours.readable(chosen)
     assert colours.least_contrast(light) >= colours.READABLE
     assert (light == chosen) == (colours.least_contrast(chosen) >= colours.READABLE)
-    made = colours.accent(light)
-    assert all(colours.contrast(made.dark, behind) >= colours.READABLE for behind in (*colours.DARK, made.dark_tint))
-    assert all(colours.contrast(light, behind) >= colours.READABLE for behind in (*colours.LIGHT, made.light_tint))
+    accent = colours.accent(light)
+    assert all(
+        colours.contrast(accent.dark, behind) >= colours.READABLE for behind in (*colours.DARK, accent.dark_tint)
+    )
+    assert all(colours.contrast(light, behind) >= colours.READABLE for behind in (*colours.LIGHT, accent.light_tint))
     steps = colours.scale(light)
     assert colours.contrast(steps["600"], "#ffffff") >= colours.READABLE
     assert list(steps) == ["50", "100", "200", "300", "400", "500", "600", "700", "800", "900", "950"]

@@ -1,4 +1,4 @@
-"""What only administrators set is kept by each process, and read anew after any change, by whatever way."""
+"""Each process caches the settings of administrators, and reads them again after any change."""
 
 from collections.abc import Callable
 from typing import Any
@@ -77,14 +77,14 @@ def test_what_every_answer_teaches_makes_none(model: Model) -> None:
     record_calls(model, [CallReported(Sent(1_000), Usage(1_200, 1))])
     assert version() == before
     learnt = dict(Model.objects.values("token_ratio", "ratio_samples", "reported_counts").get(pk=model.pk))
-    found = model_at(None, model.pk, learnt)
-    assert found is not None and found.ratio_samples == 1 and found.reported_counts["largest_whole"] == 1_000
+    row = model_at(None, model.pk, learnt)
+    assert row is not None and row.ratio_samples == 1 and row.reported_counts["largest_whole"] == 1_000
 
 
 def test_a_changed_key_and_a_changed_prompt_are_used_at_once(model: Model, prompt: SystemPrompt) -> None:
     def used() -> tuple[str, str]:
-        found, rules = model_at(None, model.pk, {}), rules_at()
-        return found.provider.api_key if found else "", rules.system_prompt.text if rules.system_prompt else ""
+        row, rules = model_at(None, model.pk, {}), rules_at()
+        return row.provider.api_key if row else "", rules.system_prompt.text if rules.system_prompt else ""
 
     assert used() == ("the first key", "Be kind.")
     Provider.objects.filter(pk=model.provider_id).update(api_key="another")

@@ -19,7 +19,7 @@ from llm.models import Model, Provider
 from llm.services import set_default_model
 from personas.models import BudgetProfile, Persona, SummaryPrompt, SystemPrompt
 from personas.services import create_persona, save_prompt, set_default_profile, token_counts
-from projects.services import add_file, create_project
+from projects.services import ProjectFields, add_file, create_project
 
 SYSTEM_PROMPT = """\
 You are a careful assistant in a team's workspace. Give the answer first, then its reasons. Say what you do not know. \
@@ -99,7 +99,7 @@ class Command(BaseCommand):
                 "starter_messages": ["What is a window?", "What happens to old messages?", "What could I try first?"],
             },
         )
-        fields = {
+        fields: ProjectFields = {
             "name": "A look at Glasshouse",
             "instructions": "This project shows how Glasshouse works. Its readers see it for the first time.",
             "persona": persona,

@@ -29,7 +29,7 @@ from chat.prompts.wording import plan_line
 from chat.readings.services import Asked, planned, start_reading
 from chat.runs.services import create_run
 from chat.runs.state_machine import advance
-from chat.sending.services import queue, send, send_kept
+from chat.sending.services import queue, send, send_next
 from chat.summaries import services as summaries
 from chat.turns.store import Ending, TurnOutcome, end
 from chat.turns.submit import Ask, regenerate
@@ -96,7 +96,7 @@ def program(token: ApiToken) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("unit", "amount", "said"),
+    ("unit", "amount", "start"),
     [
         ("tokens", 2_000, "The limit of 2,000 tokens (pieces of words) a day is reached. It begins anew at "),
         ("money", "0.5", "The limit of $0.5 a day is reached. It begins anew at "),
@@ -104,7 +104,7 @@ def program(token: ApiToken) -> Iterator[None]:
     ],
 )
 def test_what_is_used_up_lets_nothing_more_begin_until_it_begins_anew(
-    user: User, unit: str, amount: object, said: str
+    user: User, unit: str, amount: object, start: str
 ) -> None:
     limit(unit, amount, user=user)
     used(user, timezone.now() - timedelta(days=1))
@@ -112,7 +112,7 @@ def test_what_is_used_up_lets_nothing_more_begin_until_it_begins_anew(
     if unit != "money":
         used(user)
     error = refusal(user)
-    assert error.detail.startswith(said) and error.detail.endswith("your text is kept.")
+    assert error.detail.startswith(start) and error.detail.endswith("your text is kept.")
     assert 0 < error.extra["retry_after"] <= 25 * 3600
     assert error.headers == {"Retry-After": str(error.extra["retry_after"])}
     assert not Message.objects.filter(conversation__owner=user).exists()
@@ -221,8 +221,8 @@ def test_what_a_program_queues_is_still_of_its_token(user: User) -> None:
         queue(user=user, conversation=turn.conversation, ask=Ask("And then?"))
     done(turn, 10)
     assert not send_kept(turn.conversation_id)
-    kept = NextMessage.objects.get(conversation=turn.conversation)
-    assert kept.text == "And then?" and kept.problem.english.startswith("The limit of 1 turns a day is reached.")
+    queued = NextMessage.objects.get(conversation=turn.conversation)
+    assert queued.text == "And then?" and queued.problem.english.startswith("The limit of 1 turns a day is reached.")
 
 
 def test_a_month_is_of_sums_calls_and_what_is_set_aside(user: User) -> None:

@@ -206,10 +206,10 @@ def test_sums_agree_with_side_by_side_answers(person: Person, priced: Model, scr
         person.caller.ended(turn)
     again = person.caller.post(f"messages/{person.caller.turn(turns[0])['message']}/regenerate/")["turns"][0]
     person.caller.ended(again["id"])
-    found = ModelCall.objects.filter(conversation=UUID(first["conversation"]), purpose="answer")
-    sums = found.aggregate(input=Sum("input"), output=Sum("output"), cost=Sum("cost"))
-    assert len(found) == 3 and sums["input"] == 3_003 and sums["output"] == 21
-    assert sums["cost"] == sum(call.cost for call in found if call.cost is not None)
+    calls = ModelCall.objects.filter(conversation=UUID(first["conversation"]), purpose="answer")
+    sums = calls.aggregate(input=Sum("input"), output=Sum("output"), cost=Sum("cost"))
+    assert len(calls) == 3 and sums["input"] == 3_003 and sums["output"] == 21
+    assert sums["cost"] == sum(call.cost for call in calls if call.cost is not None)
 
 
 def test_the_model_that_was_asked_in_its_place_is_the_one_that_costs(person: Person, priced: Model) -> None:
@@ -225,9 +225,9 @@ def test_the_model_that_was_asked_in_its_place_is_the_one_that_costs(person: Per
 
 def test_the_calls_of_a_run_are_its(application: Application, person: Person, scripted_model_row: Model) -> None:
     item = script(*DONE)
-    made = work(person, application, tool_model(scripted_model_row), notes=drafting(item))
-    run = made.begin(start=True)
-    made.until(run["id"], "done")
+    worked = work(person, application, tool_model(scripted_model_row), notes=drafting(item))
+    run = worked.begin(start=True)
+    worked.until(run["id"], "done")
     turns = Turn.objects.filter(conversation=run["conversation"])
     calls = ModelCall.objects.filter(turn__in=turns)
     assert {call.purpose for call in calls} == {"run"} and {call.turn_id for call in calls} == {t.pk for t in turns}
@@ -247,8 +247,8 @@ def test_sums_agree_after_many_answers_at_once_with_stops_and_retries(person: Pe
     for turn in ended:
         calls = calls_of(turn["id"])
         assert [call.number for call in calls] == [1, 2]
-        told = [call for call in calls if not call.counted]
-        assert sum(call.input for call in told) == turn["usage"]["input"]
+        reported = [call for call in calls if not call.counted]
+        assert sum(call.input for call in reported) == turn["usage"]["input"]
         assert Decimal(turn["cost"]) == sum(call.cost for call in calls if call.cost is not None)
     mine = {"person_id": person.user.pk, "purpose__in": [each for each in ModelCall.Purpose if each != "title"]}
     whole = ModelCall.objects.filter(**mine).aggregate(

@@ -1,4 +1,4 @@
-"""What embedders and re-rankers read is in the ledger, whose it is, and what programs embed counts against limits."""
+"""Calls of embedders and re-rankers in the ledger: their payers, and the limits for programs that embed."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -14,7 +14,7 @@ from accounts.models import Limit
 from chat.ledger.models import ModelCall
 from chat.ledger.sums import UsageReport, sum_days
 from chat.models import Attachment, Conversation, Message
-from chat.tools.files import Scope, SearchFiles
+from chat.tools.files import FileScope, SearchFiles
 from core.errors import ModelError
 from files.index.embedders import active_embedder, embed
 from files.index.finding import find_passages
@@ -79,7 +79,7 @@ def test_a_tool_searches_for_its_conversation(remote: ScriptedModel) -> None:
     place = Conversation.objects.create(owner=owner)
     message = Message.objects.create(conversation=place, role="user", parts=[])
     Attachment.objects.create(message=message, file=file, name=file.name, ordinal=0)
-    SearchFiles(Scope(place, None, ""))._search(["falcon"])
+    SearchFiles(FileScope(place, None, ""))._search(["falcon"])
     assert (calls()[-1].conversation, calls()[-1].person) == (place, owner)
 
 

@@ -17,7 +17,8 @@ from rest_framework.exceptions import ValidationError
 from accounts.models import User
 from accounts.services import create_token
 from chat.models import Conversation, Message, Turn
-from chat.realtime.events import Approval, EventType, fold
+from chat.models.parts import MessagePart
+from chat.realtime.events import Approval, Event, EventType, WireEvent, fold
 from chat.turns.emitter import Answer
 from chat.turns.store import UNEXPECTED, Ending, last_event
 from contrib.ag_ui.run_input import Interrupted, read
@@ -65,12 +66,12 @@ ANSWER: list[LoopEvent] = [
 ]
 
 
-def told(answer: Answer, ending: Ending | None) -> list[dict[str, Any]]:
+def told(answer: Answer, ending: Ending | None) -> list[WireEvent]:
     """What the stream of a turn holds that has said this; without an ending it goes on."""
     if ending is not None:
         answer.close()
         type_, payload = last_event(ending, answer.usage_row(), answer.finish_reason)
-        answer.emit(type_, **payload)
+        answer.emit_payload(type_, payload)
     return [event.to_wire() for event in answer.drain()]
 
 
@@ -89,7 +90,7 @@ def translation(external: str = "", parts: int = 0) -> Translation:
     return Translation(Head("thread", "run", TURN, "answer", "m", {external}, partial(urljoin, "https://a")), parts)
 
 
-def run_of(translating: Translation, wires: list[dict[str, Any]]) -> list[Any]:
+def run_of(translating: Translation, wires: list[WireEvent]) -> list[Any]:
     """The events of a run as a client reads them."""
     events = [translating.begin(), *(event for wire in wires for event in translating.feed(wire))]
     lines = [line for event in events for line in EventEncoder().encode(event).splitlines()]
@@ -156,8 +157,16 @@ def test_a_snapshot_of_a_turn_takes_back_text_that_was_reasoning_meanwhile() -> 
     answer.add(TextDelta("Waves."))
     answer.add(StepFinished("stop"))
     rest = told(answer, DONE)
-    missed = {"type": "SNAPSHOT", "seq": 9, "message": TURN, "status": "running", "model": "m", "fallback": ""}
-    events = run_of(translating, [*wires, {**missed, "parts": answer.parts}, rest[-1]])
+    missed: WireEvent = {
+        "type": "SNAPSHOT",
+        "seq": 9,
+        "message": TURN,
+        "status": "running",
+        "model": "m",
+        "fallback": "",
+        "parts": answer.parts,
+    }
+    events = run_of(translating, [*wires, missed, rest[-1]])
     assert not problems(events)
     assert [(each["role"], each["text"]) for each in messages(events)] == [
         ("reasoning", "Let me think."),
@@ -218,7 +227,7 @@ def test_an_answer_that_did_not_end_well_leaves_nothing_open(ending: Ending) -> 
     for unfinished in ([TextDelta("Half")], [ReasoningDelta("Half")], CALLING):
         answer = said(StepStarted(1), *unfinished)
         type_, payload = last_event(ending, {})
-        wires = [*told(answer, None), {"type": type_, **payload}]  # as of a worker that died
+        wires = [*told(answer, None), Event(type_, TURN, answer.seq + 1, payload).to_wire()]  # as of a worker that died
         events = run_of(translation(), wires)
         assert not problems(events)
         if ending is UNEXPECTED:
@@ -227,13 +236,22 @@ def test_an_answer_that_did_not_end_well_leaves_nothing_open(ending: Ending) -> 
             assert (events[-1].type.value, events[-1].outcome.type) == ("RUN_FINISHED", "cancelled")
 
 
-def snapshot_of(wires: list[dict[str, Any]], status: str) -> dict[str, Any]:
+def snapshot_of(wires: list[WireEvent], status: str) -> WireEvent:
     """Return the SNAPSHOT event of a row that has this much of the answer."""
-    parts: list[dict[str, Any]] = []
+    parts: list[MessagePart] = []
     for wire in wires:
         fold(parts, EventType(wire["type"]), wire)
-    named = {"turn": TURN, "message": TURN, "status": status, "model": "m", "fallback": ""}
-    return {"type": "SNAPSHOT", "seq": len(wires), "ts": 1.0, "parts": parts, **named}
+    return {
+        "type": "SNAPSHOT",
+        "seq": len(wires),
+        "ts": 1.0,
+        "parts": parts,
+        "turn": TURN,
+        "message": TURN,
+        "status": status,
+        "model": "m",
+        "fallback": "",
+    }
 
 
 def test_a_run_whose_stream_is_gone_is_completed_from_the_row() -> None:

@@ -1,4 +1,4 @@
-"""What olga does at her pages, and the administrator with a token."""
+"""Acts of olga on her pages, and of the administrator with a token."""
 
 from allauth.mfa.models import Authenticator
 from django.test import Client
@@ -128,17 +128,17 @@ def _(w: World) -> None:
 @page("person.linked")
 def _(w: World) -> None:
     User.objects.filter(pk=w.olga.pk).update(email="olga@example.org")
-    with providing() as there:
-        there.person |= {"email": "olga@example.org", "email_verified": True}
-        sign_in(there, row_of(there, matches_email=True), Client(REMOTE_ADDR=AGENT))
+    with providing() as provider:
+        provider.person |= {"email": "olga@example.org", "email_verified": True}
+        sign_in(provider, row_of(provider, matches_email=True), Client(REMOTE_ADDR=AGENT))
 
 
 @page("person.signed_out_by_provider")
 def _(w: World) -> None:
-    with providing() as there:
-        row = row_of(there)
-        OpenIDIdentity.objects.create(user=w.olga, issuer=row.issuer, subject=there.person["sub"])
-        token = there.logout_token(sub=there.person["sub"])
+    with providing() as provider:
+        row = row_of(provider)
+        OpenIDIdentity.objects.create(user=w.olga, issuer=row.issuer, subject=provider.person["sub"])
+        token = provider.logout_token(sub=provider.person["sub"])
         w.post(reverse("openid-sign-out", args=[row.pk]), {"logout_token": token}, who=Client(REMOTE_ADDR=AGENT))
 
 
@@ -159,9 +159,9 @@ def _(w: World) -> None:
 
 @page("conversation.restored")
 def _(w: World) -> None:
-    made = w.conversation(w.olga)
-    w.post(f"/c/{made.pk}/delete/")
-    w.post(f"/c/{made.pk}/restore/")
+    subject = w.conversation(w.olga)
+    w.post(f"/c/{subject.pk}/delete/")
+    w.post(f"/c/{subject.pk}/restore/")
 
 
 @page("message.deleted")
@@ -186,8 +186,8 @@ def _(w: World) -> None:
 
 @page("reading.removed")
 def _(w: World) -> None:
-    made = Reading.objects.create(person=w.olga, question=TEXT, file_name=TEXT, status="done", calls=2, tokens=1)
-    w.post(f"/readings/{made.pk}/remove/")
+    subject = Reading.objects.create(person=w.olga, question=TEXT, file_name=TEXT, status="done", calls=2, tokens=1)
+    w.post(f"/readings/{subject.pk}/remove/")
 
 
 @page("share.made")
@@ -197,9 +197,9 @@ def _(w: World) -> None:
 
 @page("share.ended")
 def _(w: World) -> None:
-    made = share(user=w.olga, conversation=w.conversation(w.olga), terms=Terms(password=SECRET))
-    w.post(f"/shares/{made.pk}/end/")
-    assert made.token not in said(list(Entry.objects.all()))
+    subject = share(user=w.olga, conversation=w.conversation(w.olga), terms=Terms(password=SECRET))
+    w.post(f"/shares/{subject.pk}/end/")
+    assert subject.token not in said(list(Entry.objects.all()))
 
 
 @page("usage.exported")
@@ -229,14 +229,14 @@ def _(w: World) -> None:
 
 @program("webhook.changed")
 def _(w: World) -> None:
-    made = create_webhook(user=w.admin, url=URL, events=["file.ready"], origin="http://x")
-    w.api("PATCH", f"webhooks/{made.pk}/", {"enabled": False})
+    subject = create_webhook(user=w.admin, url=URL, events=["file.ready"], origin="http://x")
+    w.api("PATCH", f"webhooks/{subject.pk}/", {"enabled": False})
 
 
 @program("webhook.deleted")
 def _(w: World) -> None:
-    made = create_webhook(user=w.admin, url=URL, events=["file.ready"], origin="http://x")
-    w.api("DELETE", f"webhooks/{made.pk}/")
+    subject = create_webhook(user=w.admin, url=URL, events=["file.ready"], origin="http://x")
+    w.api("DELETE", f"webhooks/{subject.pk}/")
 
 
 @program("file.deleted")
@@ -271,9 +271,9 @@ def _(w: World) -> None:
 
 @program("persona.withdrawn")
 def _(w: World) -> None:
-    made = w.persona(w.admin)
-    Persona.objects.filter(pk=made.pk).update(visibility="workspace")
-    w.api("PATCH", f"personas/{made.pk}/", {"visibility": "private"})
+    subject = w.persona(w.admin)
+    Persona.objects.filter(pk=subject.pk).update(visibility="workspace")
+    w.api("PATCH", f"personas/{subject.pk}/", {"visibility": "private"})
 
 
 @program("persona.shared")
@@ -283,16 +283,16 @@ def _(w: World) -> None:
 
 @program("persona.share_changed")
 def _(w: World) -> None:
-    made = w.persona(w.admin)
-    row = personas.share(user=w.admin, persona=made, username="olga")
-    w.api("PATCH", f"personas/{made.pk}/shares/{row.pk}/", {"role": "owner"})
+    subject = w.persona(w.admin)
+    row = personas.share(user=w.admin, persona=subject, username="olga")
+    w.api("PATCH", f"personas/{subject.pk}/shares/{row.pk}/", {"role": "owner"})
 
 
 @program("persona.unshared")
 def _(w: World) -> None:
-    made = w.persona(w.admin)
-    row = personas.share(user=w.admin, persona=made, username="olga")
-    w.api("DELETE", f"personas/{made.pk}/shares/{row.pk}/")
+    subject = w.persona(w.admin)
+    row = personas.share(user=w.admin, persona=subject, username="olga")
+    w.api("DELETE", f"personas/{subject.pk}/shares/{row.pk}/")
 
 
 @program("persona.deleted")

@@ -1,4 +1,4 @@
-"""What the administrator does in the admin, or by a command, and what the product does by itself."""
+"""Acts of the administrator in the admin or by a command, and of the product itself."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -249,8 +249,8 @@ def _(w: World) -> None:
 
 @staff("provider.changed")
 def _(w: World) -> None:
-    made = w.provider()
-    w.manage("llm_provider_change", made, provider_form(made.name, new_api_key=f"{SECRET}2"))
+    subject = w.provider()
+    w.manage("llm_provider_change", subject, provider_form(subject.name, new_api_key=f"{SECRET}2"))
     assert Entry.objects.get(action="provider.changed").changes["api_key"] is None
 
 
@@ -260,7 +260,7 @@ def _(w: World) -> None:
 
 
 def in_admin(w: World, does: Callable[[], object]) -> None:
-    """What a form of many fields comes to: its service, called as the page calls it."""
+    """Call the service of a form with many fields as the page does."""
     with acting(Origin(How.ADMIN, AGENT, "a-request")):
         does()
 
@@ -307,8 +307,8 @@ def _(w: World) -> None:
 
 @staff("web_search.switched_off")
 def _(w: World) -> None:
-    WebSearch.objects.filter(pk=(made := web_search()).pk).update(active=True)
-    w.manage("llm_websearch_stop_using", made)
+    WebSearch.objects.filter(pk=(subject := web_search()).pk).update(active=True)
+    w.manage("llm_websearch_stop_using", subject)
 
 
 @staff("web_search.deleted")
@@ -332,17 +332,17 @@ def _(w: World) -> None:
 
 @staff("tool_server.changed")
 def _(w: World) -> None:
-    made = tool_server()
-    made.save()
-    made.approval_required = not made.approval_required
-    in_admin(w, lambda: store_tool_server(user=w.admin, tool_server=made, api_key=f"{SECRET}2"))
+    subject = tool_server()
+    subject.save()
+    subject.approval_required = not subject.approval_required
+    in_admin(w, lambda: store_tool_server(user=w.admin, tool_server=subject, api_key=f"{SECRET}2"))
 
 
 @staff("tool_server.deleted")
 def _(w: World) -> None:
-    made = tool_server()
-    made.save()
-    w.manage("llm_toolserver_delete", made)
+    subject = tool_server()
+    subject.save()
+    w.manage("llm_toolserver_delete", subject)
 
 
 @staff("system_prompt.activated")
@@ -403,8 +403,8 @@ def _(w: World) -> None:
 
 @program("budget_profile.changed")
 def _(w: World) -> None:
-    made = BudgetProfile.objects.create(name="Large")
-    w.api("PATCH", f"budget-profiles/{made.pk}/", {"buffer": 77})
+    subject = BudgetProfile.objects.create(name="Large")
+    w.api("PATCH", f"budget-profiles/{subject.pk}/", {"buffer": 77})
     assert Entry.objects.get(action="budget_profile.changed").changes["buffer"][1] == 77
 
 
@@ -464,6 +464,6 @@ def _(w: World) -> None:
 
 @act("conversation.erased", How.SYSTEM)
 def _(w: World) -> None:
-    made = w.conversation(w.olga)
-    type(made).objects.filter(pk=made.pk).update(deleted=timezone.now() - timedelta(days=3))
+    subject = w.conversation(w.olga)
+    type(subject).objects.filter(pk=subject.pk).update(deleted=timezone.now() - timedelta(days=3))
     erase_due()

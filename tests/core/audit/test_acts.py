@@ -35,12 +35,12 @@ def test_an_act_is_recorded(world: World, action: str, how: How, does: Act) -> N
     before = set(Entry.objects.values_list("pk", flat=True))
     does(world)
     recorded = list(Entry.objects.exclude(pk__in=before))
-    found = [entry for entry in recorded if entry.action == action and entry.how == how]
-    assert found, [(entry.action, entry.how) for entry in recorded]
+    entries = [entry for entry in recorded if entry.action == action and entry.how == how]
+    assert entries, [(entry.action, entry.how) for entry in recorded]
     actor = {How.PAGE: "olga", How.COMMAND: "operator", How.SYSTEM: ""}.get(how, "admin")
     expected = "" if action in ("person.sign_in_failed", "person.signed_out_by_provider") else actor
     ids = {"olga": world.olga.pk, "admin": world.admin.pk}
-    for entry in found:
+    for entry in entries:
         assert (entry.actor_name, entry.actor_id) == (expected, ids.get(expected))
         assert (entry.token_id == world.token_row.pk) == (how == How.API)
         assert (entry.address == AGENT) == bool(entry.request_id) == (how in (How.PAGE, How.API, How.ADMIN))

@@ -50,7 +50,7 @@ def behind_the_back() -> Iterator[Any]:
 
 
 def broken() -> list[str]:
-    return [found.sentence for found in verify(ChainCheck())]
+    return [fault.sentence for fault in verify(ChainCheck())]
 
 
 def test_each_row_follows_the_one_before_it(rows: list[Entry]) -> None:
@@ -88,7 +88,7 @@ def test_a_row_is_changed_and_deleted_through_django_no_more_than_by_sql(rows: l
 
 
 @pytest.mark.parametrize(
-    ("tampered", "found"),
+    ("tampered", "sentence"),
     [
         (lambda sql, row: sql("UPDATE audit_entry SET action = 'group.deleted' WHERE id = %s", [row.pk]), "changed"),
         (lambda sql, row: sql("UPDATE audit_entry SET at = at - interval '1 day' WHERE id = %s", [row.pk]), "changed"),
@@ -106,11 +106,11 @@ def test_a_row_is_changed_and_deleted_through_django_no_more_than_by_sql(rows: l
     ],
 )
 def test_what_was_changed_in_the_database_is_found(
-    rows: list[Entry], tampered: Callable[[Any, Entry], object], found: str
+    rows: list[Entry], tampered: Callable[[Any, Entry], object], sentence: str
 ) -> None:
     with behind_the_back() as cursor:
         tampered(cursor.execute, rows[2])
-    assert any(found in sentence for sentence in broken()), broken()
+    assert any(sentence in fault for fault in broken()), broken()
 
 
 def test_the_command_tells_it_and_ends_with_an_error(rows: list[Entry]) -> None:
@@ -119,10 +119,10 @@ def test_the_command_tells_it_and_ends_with_an_error(rows: list[Entry]) -> None:
     assert f"{rows[-1].sequence}:{rows[-1].hash}" in out.getvalue()
     with behind_the_back() as cursor:
         cursor.execute("UPDATE audit_entry SET object_name = 'x' WHERE id = %s", [rows[1].pk])
-    told = StringIO()
+    errors = StringIO()
     with pytest.raises(CommandError, match="not as it was written: 1 finding"):
-        call_command("audit", "--verify", stdout=StringIO(), stderr=told)
-    assert f"row {rows[1].sequence:,}: A name or the address in it was changed." in told.getvalue()
+        call_command("audit", "--verify", stdout=StringIO(), stderr=errors)
+    assert f"row {rows[1].sequence:,}: A name or the address in it was changed." in errors.getvalue()
 
 
 def test_an_end_that_was_cut_off_is_found_by_what_was_kept_elsewhere(rows: list[Entry]) -> None:

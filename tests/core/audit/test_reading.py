@@ -61,15 +61,15 @@ def test_the_api_gives_pages_the_newest_first(client: Client, admin_user: User, 
     first = read(client, headers, page_size=2)
     assert [row["action"] for row in first["results"]] == ["token.made", "group.deleted"]
     assert first["next"]
-    found = first["results"][1]
-    assert (found["how"], found["actor_id"], found["actor_name"], found["object_name"]) == (
+    act = first["results"][1]
+    assert (act["how"], act["actor_id"], act["actor_name"], act["object_name"]) == (
         "system",
         None,
         "",
         "Nobody's",
     )
-    assert set(found) >= {"sequence", "at", "address", "request_id", "token_id", "changes", "hash"}
-    assert "digest" not in found
+    assert set(act) >= {"sequence", "at", "address", "request_id", "token_id", "changes", "hash"}
+    assert "digest" not in act
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_the_api_gives_pages_the_newest_first(client: Client, admin_user: User, 
 def test_the_api_filters(
     client: Client, admin_user: User, acts: list[Entry], query: dict[str, Any], expected: list[str]
 ) -> None:
-    found = read(client, program(admin_user, "admin"), **query)["results"]
-    assert [row["action"] for row in found] == expected
+    results = read(client, program(admin_user, "admin"), **query)["results"]
+    assert [row["action"] for row in results] == expected
 
 
 def test_a_program_goes_on_after_what_it_has_read(client: Client, admin_user: User, acts: list[Entry]) -> None:
     headers = program(admin_user, "admin")
-    found = read(client, headers, after=acts[1].sequence)["results"]
-    assert [row["action"] for row in found] == ["token.made", "group.deleted"]
+    results = read(client, headers, after=acts[1].sequence)["results"]
+    assert [row["action"] for row in results] == ["token.made", "group.deleted"]
     by_id = read(client, headers, actor=str(acts[0].actor_id))["results"]
     assert len(by_id) == 2
 
@@ -114,12 +114,12 @@ def test_the_api_refuses_in_words(client: Client, admin_user: User, olga: User, 
 
 
 def test_the_list_is_searched_and_filtered_and_counts_nothing(admin_client: Client, acts: list[Entry]) -> None:
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         page = content(admin_client.get(LIST))
-    assert not any("COUNT(" in query["sql"] and "audit_entry" in query["sql"] for query in asked.captured_queries)
+    assert not any("COUNT(" in query["sql"] and "audit_entry" in query["sql"] for query in queries.captured_queries)
     assert "persona.deleted" in page and "group.deleted" in page
-    found = content(admin_client.get(LIST, {"q": "request-1"}))
-    assert found.count("203.0.113.9") == 2
+    listed = content(admin_client.get(LIST, {"q": "request-1"}))
+    assert listed.count("203.0.113.9") == 2
     assert content(admin_client.get(LIST, {"q": str(acts[0].actor_id)})).count("203.0.113.9") == 2
     assert "203.0.113.9" not in content(admin_client.get(LIST, {"action__exact": "", "action": "group.deleted"}))
     assert "203.0.113.9" not in content(admin_client.get(LIST, {"q": "request"}))
@@ -161,17 +161,17 @@ def test_who_may_not_see_the_audit_takes_none_along(client: Client, olga: User) 
     assert client.get(reverse("admin:audit_entry_take_along"), {"kind": "csv"}).status_code == 403
 
 
-def run(*given: str) -> str:
+def run(*arguments: str) -> str:
     out = StringIO()
-    call_command("audit", *given, stdout=out)
+    call_command("audit", *arguments, stdout=out)
     return out.getvalue()
 
 
 def test_the_command_prints_lines_and_json(acts: list[Entry]) -> None:
     lines = run("--actor", "olga").splitlines()
     assert [line.split()[2:4] for line in lines] == [["olga", "persona.deleted"], ["olga", "group.added"]]
-    found = [json.loads(line) for line in run("--json", "--after", str(acts[0].sequence)).splitlines()]
-    assert [each["action"] for each in found] == ["group.added", "group.deleted"]
+    acts_read = [json.loads(line) for line in run("--json", "--after", str(acts[0].sequence)).splitlines()]
+    assert [each["action"] for each in acts_read] == ["group.added", "group.deleted"]
     tomorrow = (timezone.now() + timedelta(days=2)).date().isoformat()
     assert run("--since", tomorrow) == ""
     assert "group.deleted" in run("--since", "2001-01-01T08:00Z")

@@ -1,4 +1,4 @@
-"""What was done is said in words where people read of it; programs have the codes."""
+"""Acts have words for people and codes for programs."""
 
 import pytest
 from django.db import transaction

@@ -28,9 +28,9 @@ def test_many_writers_at_once_make_one_chain(committed: None) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(write, range(40)))
-    made = Entry.objects.filter(object_name__startswith="many ").order_by("sequence")
+    entries = Entry.objects.filter(object_name__startswith="many ").order_by("sequence")
     parts: dict[str, list[int]] = {}
-    for row in made:
+    for row in entries:
         parts.setdefault(row.object_name, []).append(row.changes["part"])
     assert len(parts) == 40 and all(each == [0, 1, 2] for each in parts.values())
     assert list(verify(ChainCheck())) == []

@@ -72,17 +72,17 @@ class World:
         return Model.objects.create(provider=self.provider(), name=f"m-{uuid4().hex[:8]}")
 
     def conversation(self, owner: User) -> Conversation:
-        made = Conversation.objects.create(owner=owner, title=TEXT)
-        asked = Message.objects.create(conversation=made, role="user", parts=[{"type": "text", "text": TEXT}])
-        Conversation.objects.filter(pk=made.pk).update(leaf=asked)
-        made.refresh_from_db()
-        return made
+        row = Conversation.objects.create(owner=owner, title=TEXT)
+        question = Message.objects.create(conversation=row, role="user", parts=[{"type": "text", "text": TEXT}])
+        Conversation.objects.filter(pk=row.pk).update(leaf=question)
+        row.refresh_from_db()
+        return row
 
     def text(self, owner: User) -> File:
         """A file that can be read."""
-        made = self.file(owner)
-        FileText.objects.create(file=made, text=TEXT)
-        return made
+        row = self.file(owner)
+        FileText.objects.create(file=row, text=TEXT)
+        return row
 
     def file(self, owner: User) -> File:
         return File.objects.create(owner=owner, name=f"{TEXT}.txt", size=1, sha256="0" * 64, status="ready")
@@ -96,12 +96,12 @@ class World:
 
 def client(person: User) -> Client:
     """A browser in which the person has signed in just now."""
-    made = Client(REMOTE_ADDR=AGENT)
-    made.force_login(person)
-    session = made.session
+    signed_in = Client(REMOTE_ADDR=AGENT)
+    signed_in.force_login(person)
+    session = signed_in.session
     session[SIGNED_IN] = int(time())
     session.save()
-    return made
+    return signed_in
 
 
 def said(entries: list[Entry]) -> str:
