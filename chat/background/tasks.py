@@ -148,10 +148,9 @@ def sweep_turns() -> None:
         enqueue("chat.tasks.draft_checklist", task_id)
 
 
-def sweep_summaries() -> None:
-    """The part of `sweep_turns` for whoever waits for a summary, whether or not a worker is there to sweep."""
-    summaries = jobs.stale()
-    for conversation_id in summaries.ended:
+def end_lost_summaries(lost: QuerySet[SummaryJob]) -> None:
+    """End summary jobs that are late or lost, and go on in their conversations."""
+    for conversation_id in jobs.end_lost(lost):
         background.carry(_summary_ended(conversation_id))
 
 

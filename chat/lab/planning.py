@@ -189,7 +189,7 @@ class _TurnReplay:
         if _answered(turn, call):
             reported = call.get("cache", NOTHING)["read"] is not None and self.replayer.variation.model is None
             self.sent[model.pk] = replace(sent, reported=reported)
-        return cache.expected(sent, before, cache_rule(model), other_model=other)
+        return cache.forecast(sent, before, cache_rule(model), other_model=other)
 
 
 def _answered(turn: Turn, call: CallReport) -> bool:

@@ -107,7 +107,7 @@ def test_a_file_whose_reading_was_cut_off_twice_is_told_too(
     long_ago = timezone.now() - timedelta(minutes=2)
     left = {"status": File.Status.PROCESSING, "attempt": MAX_READS, "heartbeat": long_ago, "searchable": False}
     File.objects.filter(pk=file["id"]).update(**left)
-    sweep_files()
+    sweep(READS)
     [call] = receiver.wait_for("file.failed")
     assert (call.payload["data"]["file"], call.payload["data"]["code"]) == (file["id"], "interrupted")
     assert File.objects.get(pk=file["id"]).status == "failed"
