@@ -114,6 +114,9 @@ class Conversation(models.Model):
 
     objects = ConversationQuerySet.as_manager()
 
+    # Not a column: `chat.conversations.sidebar` annotates the rows that it shows.
+    needs_person: bool
+
     class Meta:
         ordering: ClassVar = ["-updated", "-id"]
         indexes: ClassVar = [
