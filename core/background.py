@@ -407,5 +407,5 @@ def queues_heard() -> dict[str, float]:
 
 def missing_queues() -> list[str]:
     """Return the queues that no live worker reports. Raises RedisError."""
-    heard = queues_heard()
-    return [queue for queue in QUEUES if heard.get(queue, HEARD_WITHIN) >= HEARD_WITHIN]
+    ages = queues_heard()
+    return [queue for queue in QUEUES if ages.get(queue, HEARD_WITHIN) >= HEARD_WITHIN]

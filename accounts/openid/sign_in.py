@@ -48,7 +48,7 @@ def begin(request: HttpRequest, provider: OpenIDProvider, *, redirect: str, then
     """
     address = connection.metadata(provider)["authorization_endpoint"]
     now = time.time()
-    begun = ProviderSignIn(
+    sign_in = ProviderSignIn(
         provider=str(provider.pk),
         nonce=secrets.token_urlsafe(24),
         verifier=generate_token(64),
@@ -59,14 +59,14 @@ def begin(request: HttpRequest, provider: OpenIDProvider, *, redirect: str, then
     with connection.session(provider, redirect_uri=redirect) as client:
         url, state = client.create_authorization_url(
             address,
-            code_verifier=begun.verifier,
-            nonce=begun.nonce,
+            code_verifier=sign_in.verifier,
+            nonce=sign_in.nonce,
             state=secrets.token_urlsafe(24),
             prompt="login" if again else None,  # Authlib leaves out parameters that are None
             max_age="0" if again else None,
         )
     before = list(request.session.get(SIGN_INS, {}).items())[1 - MOST :]
-    request.session[SIGN_INS] = {**dict(before), state: asdict(begun)}
+    request.session[SIGN_INS] = {**dict(before), state: asdict(sign_in)}
     return str(url)
 
 
@@ -89,7 +89,7 @@ def returned(request: HttpRequest, pk: UUID) -> ProviderSignIn:
     )
 
 
-def claims_of(request: HttpRequest, provider: OpenIDProvider, begun: ProviderSignIn, *, redirect: str) -> JsonObject:
+def claims_of(request: HttpRequest, provider: OpenIDProvider, sign_in: ProviderSignIn, *, redirect: str) -> JsonObject:
     """Return the verified claims about the returned person.
 
     Raises `openid_refused` (403) and `openid_unreachable` (502).
@@ -102,9 +102,9 @@ def claims_of(request: HttpRequest, provider: OpenIDProvider, begun: ProviderSig
         raise connection.refused(
             Sentence("{provider} has not signed you in, and says: {said}.", provider=str(provider), said=reason)
         )
-    token = connection.token(provider, code=answer["code"], verifier=begun.verifier, redirect=redirect)
-    claims = tokens.id_token(provider, token["id_token"], nonce=begun.nonce, access_token=token.get("access_token"))
-    if begun.again and _number(claims.get("auth_time")) < begun.again - tokens.LEEWAY:
+    token = connection.token(provider, code=answer["code"], verifier=sign_in.verifier, redirect=redirect)
+    claims = tokens.id_token(provider, token["id_token"], nonce=sign_in.nonce, access_token=token.get("access_token"))
+    if sign_in.again and _number(claims.get("auth_time")) < sign_in.again - tokens.LEEWAY:
         raise connection.refused(
             Sentence(
                 "{provider} does not say that you have signed in just now. Sign in there again.", provider=str(provider)

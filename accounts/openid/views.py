@@ -43,8 +43,8 @@ def done(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     """Sign in the person whom the provider has sent back."""
     provider = _provider(pk)
     try:
-        begun = sign_in.returned(request, pk)
-        claims = sign_in.claims_of(request, provider, begun, redirect=_here(request, pk))
+        provider_sign_in = sign_in.returned(request, pk)
+        claims = sign_in.claims_of(request, provider, provider_sign_in, redirect=_here(request, pk))
         person = services.person_of(provider=provider, claims=claims)
     except ProductError as error:
         sign_in_refused("")
@@ -52,7 +52,7 @@ def done(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     if isinstance(request.user, User) and request.user.pk != person.pk:
         auth.logout(request)
     through: OpenIDSession = {"issuer": provider.issuer, "sid": str(claims.get("sid", ""))}
-    return redirect(proceed(request, person, begun.then, through=through))
+    return redirect(proceed(request, person, provider_sign_in.then, through=through))
 
 
 @csrf_exempt

@@ -178,15 +178,15 @@ class AppView(FactorViewMixin, ActivateTOTPView):  # type: ignore[misc]  # it ha
     def render_to_response(self, context: Mapping[str, Any], **options: Any) -> HttpResponse:
         form = context["form"]
         svg = context["totp_svg"]
-        begun = {
+        new_app = {
             "drawn": SafeString(svg[svg.index("<svg") :]),
             "secret": " ".join(form.secret[start : start + 4] for start in range(0, len(form.secret), 4)),
             "address": context["totp_url"],
         }
         if not form.is_bound:
-            return _page(self.request, begun=begun)
+            return _page(self.request, begun=new_app)
         error = services.wrong_code()
-        return _page(self.request, begun=begun, problem=error.sentence, status=error.status)
+        return _page(self.request, begun=new_app, problem=error.sentence, status=error.status)
 
 
 @method_decorator(never_cache, name="dispatch")

@@ -236,7 +236,7 @@ def delete_conversation(*, user: User, conversation: Conversation) -> None:
 
 @transaction.atomic
 def restore_conversation(*, user: User, pk: object) -> Conversation:
-    """Restore a deleted conversation. Raises `not_found` where it was not deleted, or longer ago than `RESTORABLE_FOR`."""
+    """Restore a deleted conversation. Raises `not_found` where it is not deleted, or longer than `RESTORABLE_FOR`."""
     rows = Conversation.objects.restorable_by(user).filter(pk=identifier(pk, "conversation"))
     if not rows.update(deleted=None):
         raise NotFound("deleted conversation")

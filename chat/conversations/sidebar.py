@@ -74,7 +74,10 @@ class Side:
             (
                 group.label,
                 group.more,
-                [(each.pk, each.title, each.state, each.needs_person) for each in group.conversations],
+                [
+                    (each.pk, each.title, each.state, getattr(each, "needs_person", False))
+                    for each in group.conversations
+                ],
             )
             for group in self.groups
         ]

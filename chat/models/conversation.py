@@ -18,7 +18,7 @@ from core.sentence_field import SentenceColumn
 from llm.models.provider import effort_field
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
-RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes what was deleted
+RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes deleted rows
 TEMPORARY_FOR = timedelta(hours=24)  # a temporary conversation is erased then, unless it was closed before
 
 
@@ -113,9 +113,6 @@ class Conversation(models.Model):
     updated = models.DateTimeField(auto_now_add=True)
 
     objects = ConversationQuerySet.as_manager()
-
-    # Not a column: `chat.conversations.sidebar` annotates the rows that it shows.
-    needs_person: bool
 
     class Meta:
         ordering: ClassVar = ["-updated", "-id"]

@@ -26,6 +26,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.models.conversation import Conversation, Message, Turn, text_in
+from chat.models.parts import MessagePart
 from core.json_types import JsonObject
 from llm.services import model_at
 from personas.models import Persona
@@ -265,7 +266,7 @@ class BranchMessage(NamedTuple):
 
     pk: UUID
     role: str
-    parts: list[dict[str, Any]]
+    parts: list[MessagePart]
     tokens: dict[str, Any]
     status: str
     error_code: str

@@ -237,7 +237,7 @@ def _learnt_window(context: TurnContext) -> str:
     """Return a sentence on the window if it is smaller than the model's row says, else an empty text."""
     if context.window >= context.model.context_window or context.window_source == "profile":
         return ""
-    why = source_words(context.window_source, Evidence.of(context.model.window_evidence))
+    why = source_words(context.window_source, Evidence.from_json(context.model.window_evidence))
     return _("Its window is %(tokens)s tokens here (%(why)s).") % {"tokens": grouped(context.window), "why": why}
 
 

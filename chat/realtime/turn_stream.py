@@ -45,7 +45,7 @@ async def append(turn: UUID | str, events: Sequence[Event], seconds: float = RET
     """
     deadline = time.monotonic() + seconds
     # Encoded here, so that an event that cannot be encoded is the error of this turn alone.
-    entries = [Entry(event.seq, str(event.type), encode(event.to_wire()).encode()) for event in events]
+    entries = [StreamEntry(event.seq, str(event.type), encode(event.to_wire()).encode()) for event in events]
     keep_for = KEEP_SECONDS if events[-1].last else 24 * KEEP_SECONDS
     while True:
         try:
@@ -66,7 +66,7 @@ async def append_if_reachable(turn: UUID | str, events: Sequence[Event]) -> None
             await append(turn, events, seconds=0)
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """An event as an entry of a stream. `wire` is its JSON."""
 
     seq: int
@@ -78,7 +78,7 @@ class _PendingWrite(NamedTuple):
     """Entries for a stream, which then lives for `keep_for` seconds more. `done` is set once Redis has them."""
 
     stream: str
-    entries: Sequence[Entry]
+    entries: Sequence[StreamEntry]
     keep_for: int
     done: "asyncio.Future[None]"
 
@@ -93,7 +93,7 @@ class _StreamWriter:
         self._waiting: list[_PendingWrite] = []
         self._writing: asyncio.Task[None] | None = None
 
-    async def add(self, stream: str, entries: Sequence[Entry], keep_for: int) -> None:
+    async def add(self, stream: str, entries: Sequence[StreamEntry], keep_for: int) -> None:
         """Return once Redis has the entries. Raises the errors of Redis."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_PendingWrite(stream, entries, keep_for, done))

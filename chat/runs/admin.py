@@ -1,4 +1,4 @@
-"""Runs as operators see them: whose, of which task, how they ended; and the button that stops one."""
+"""Runs in the admin: owner, task and end of each, and a button that stops one."""
 
 from typing import Any, cast
 

@@ -129,7 +129,7 @@ def task_run(request: Request, task: Task) -> HttpResponse:
 
 @with_row(services.visible_run)
 def act(request: Request, run: Run, what: str) -> HttpResponse:
-    """`what`: start, stop, answer or retry."""
+    """Start, stop, answer or retry a run, as `what` names it."""
     try:
         if what == "answer":
             services.answer_run(user=request.user, run=run, text=unix_lines(request.POST.get("text", "")))
@@ -176,7 +176,7 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     if not request.htmx:
         return render(request, "chat/run.html", {**context, "section": "tasks"}, status=status)
     response = render(request, "chat/_run.html", context, status=status)
-    if problem is not None:  # pages swap in what was refused only where the refusal names its place
+    if problem is not None:  # pages show a refusal only where the response names the place
         response["HX-Retarget"] = f"#run-{task.pk}"
         response["HX-Reswap"] = "outerMorph"
     if seen or request.method == "POST":

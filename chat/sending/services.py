@@ -185,7 +185,7 @@ def endings(conversation_id: UUID) -> list[str]:
     return statuses
 
 
-class NextMessageView(NamedTuple):
+class QueuedMessageView(NamedTuple):
     """A queued message for a page. `blocked`: it is not sent by itself. `words`: the reason, or when it is sent."""
 
     row: NextMessage
@@ -194,16 +194,16 @@ class NextMessageView(NamedTuple):
     words: str
 
 
-def next_view(conversation: Conversation | None) -> NextMessageView | None:
+def next_view(conversation: Conversation | None) -> QueuedMessageView | None:
     """Return the queued message of a conversation for a page."""
     queued = NextMessage.objects.filter(conversation=conversation).first() if conversation else None
     if conversation is None or queued is None:
         return None
     files = chosen_files(user=conversation.owner, ids=[UUID(pk) for pk in queued.files])
     if queued.problem:
-        return NextMessageView(queued, files, blocked=True, words=str(queued.problem))
+        return QueuedMessageView(queued, files, blocked=True, words=str(queued.problem))
     blocked, words = _blocked_and_words(conversation)
-    return NextMessageView(queued, files, blocked, words)
+    return QueuedMessageView(queued, files, blocked, words)
 
 
 def _blocked_and_words(conversation: Conversation) -> tuple[bool, str]:

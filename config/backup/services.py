@@ -118,7 +118,7 @@ def restore(source: Path, say: Say) -> None:
         program = postgres.find_program("pg_restore", max(manifest["pg_dump"], postgres.server_major()))
     _begin(manifest)
     say(f"{objects.copy_in(source / 'objects'):,} objects are copied into the storage.")
-    begun = time.monotonic()
+    start = time.monotonic()
     if "rows" not in _done():
         if program:
             jobs = postgres.jobs()
@@ -128,7 +128,7 @@ def restore(source: Path, say: Say) -> None:
             say("The rows are loaded and their indexes made.")
             rows.load(manifest["migrations"], manifest["tables"], manifest["sequences"], directory, STATE)
         _note("rows")
-        say(f"That took {(time.monotonic() - begun) / 60:,.1f} minutes.")
+        say(f"That took {(time.monotonic() - start) / 60:,.1f} minutes.")
     call_command("migrate", interactive=False, verbosity=0)
     # `reembed` makes these indexes, not a migration, so an empty database has only that of the bundled embedder.
     for dimensions in Embedder.objects.order_by("dimensions").values_list("dimensions", flat=True).distinct():

@@ -20,7 +20,7 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from config.http.problems import Request, page_problem
+from config.http.problems import MiddlewareRequest, page_problem
 from core.crypto import decrypt, encrypt, is_lost
 from core.errors import ProductError
 from core.permissions import signed_out
@@ -43,7 +43,7 @@ class ScriptedFormMiddleware:
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         response = self.get_response(request)
         if FORM_SUBMISSION not in request.headers or response.streaming:
             return response
@@ -54,7 +54,7 @@ class ScriptedFormMiddleware:
             return _go_to(response, address, stored=not _is_invalid(response))
         return response
 
-    def process_view(self, request: Request, view: object, *arguments: object) -> HttpResponseBase | None:
+    def process_view(self, request: MiddlewareRequest, view: object, *arguments: object) -> HttpResponseBase | None:
         if FORM_SUBMISSION in request.headers and not request.user.is_authenticated:
             return page_problem(request, signed_out())
         if request.method == "GET" and ANSWER in request.GET and request.user.is_authenticated:
@@ -85,7 +85,7 @@ def _go_to(response: HttpResponse, address: str, *, stored: bool) -> HttpRespons
     return answer
 
 
-def _store(request: Request, response: HttpResponse) -> str:
+def _store(request: MiddlewareRequest, response: HttpResponse) -> str:
     """Return the address of the stored page. Raises `too_large` (413) for a page that is longer than `LARGEST`."""
     if len(response.content) > LARGEST:
         raise ProductError("too_large", "The answer is too large to be shown here.", status=413)
@@ -101,7 +101,7 @@ def _store(request: Request, response: HttpResponse) -> str:
     return f"{request.path}?{parameters.urlencode()}"
 
 
-def _load(request: Request, name: str) -> HttpResponse:
+def _load(request: MiddlewareRequest, name: str) -> HttpResponse:
     """Return the stored page, once; afterwards the page at the address without the parameter."""
     key = _key(request, name)
     text = decrypt(cache.get(key, ""))
@@ -114,5 +114,5 @@ def _load(request: Request, name: str) -> HttpResponse:
     return HttpResponse(page["body"], status=page["status"], headers=page["headers"])
 
 
-def _key(request: Request, name: str) -> str:
+def _key(request: MiddlewareRequest, name: str) -> str:
     return f"form-answer:{request.user.pk}:{name}"

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseServerError, Json
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
-from config.http.problems import Request, foreseen, is_api, json_problem, page_problem
+from config.http.problems import MiddlewareRequest, foreseen, is_api, json_problem, page_problem
 from core import background
 from core.errors import ProductError
 from core.permissions import signed_out
@@ -75,7 +75,7 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
         "This page was open too long. What you have written is kept here; reload the page and send it again."
     )
     error = ProductError("csrf_failed", sentence, status=403) if request.user.is_authenticated else signed_out()
-    return page_problem(cast("Request", request), error)
+    return page_problem(cast("MiddlewareRequest", request), error)
 
 
 def failed(request: HttpRequest) -> HttpResponse:
@@ -98,4 +98,6 @@ def failed(request: HttpRequest) -> HttpResponse:
     # Another query for the page with the error would wait as long again.
     request.user = AnonymousUser()
     request.workspace = workspace_as_last_read()  # type: ignore[attr-defined]
-    return json_problem(request, error) if is_api(request.path) else page_problem(cast("Request", request), error)
+    if is_api(request.path):
+        return json_problem(request, error)
+    return page_problem(cast("MiddlewareRequest", request), error)

@@ -123,15 +123,16 @@ def _files(now: datetime) -> Iterator[GaugeMetricFamily]:
 
 def _workers() -> Iterator[GaugeMetricFamily]:
     try:
-        heard = background.queues_heard()
+        worker_ages = background.queues_heard()
     except RedisError:
-        heard = {}
-    up = {queue: heard.get(queue, background.HEARD_WITHIN) < background.HEARD_WITHIN for queue in background.QUEUES}
+        worker_ages = {}
+    limit = background.HEARD_WITHIN
+    up = {queue: worker_ages.get(queue, limit) < limit for queue in background.QUEUES}
     yield _metric("worker_up", "1 when workers of all queues were heard of within 20 s.", [({}, all(up.values()))])
     yield _metric(
         "queue_worker_up", "1 when a worker of the queue was heard of within 20 s.", _by("queue", background.QUEUES, up)
     )
-    ages = [({"queue": queue}, age) for queue, age in heard.items()]
+    ages = [({"queue": queue}, age) for queue, age in worker_ages.items()]
     yield _metric("queue_worker_heard_seconds", "Since a worker of the queue was last heard of.", ages)
 
 

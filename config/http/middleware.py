@@ -26,7 +26,7 @@ from accounts.access.login_throttle import address_of
 from accounts.access.sessions import note_visit
 from accounts.models import User
 from config.http import problems
-from config.http.problems import Request
+from config.http.problems import MiddlewareRequest
 from core.audit.origin import How, Origin, acting
 from core.errors import ProductError
 from core.logs import tracing
@@ -64,7 +64,7 @@ class RequestIdMiddleware:
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         callers = request.headers.get("X-Request-ID", "")
         plain = callers.replace("-", "").isalnum() and callers.isascii() and len(callers) <= 64
         request.request_id = callers if plain else uuid.uuid4().hex
@@ -84,7 +84,7 @@ class RequestIdMiddleware:
         return response
 
 
-def _traced(request: Request, method: str) -> AbstractContextManager[Span]:
+def _traced(request: MiddlewareRequest, method: str) -> AbstractContextManager[Span]:
     if request.path in WATCHED or request.path.startswith(settings.STATIC_URL):
         return nullcontext(INVALID_SPAN)
     return tracing.of_request(method, request.request_id, request.headers.get("traceparent", ""))
@@ -96,7 +96,7 @@ class OriginMiddleware:
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         how = How.ADMIN if request.path.startswith("/admin/") else How.API if is_program(request) else How.PAGE
         with acting(Origin(how, address_of(request), request.request_id, recorded=set())):
             return self.get_response(request)
@@ -123,7 +123,7 @@ class ContentSecurityPolicyMiddleware:
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         request.csp_nonce = SimpleLazyObject(lambda: secrets.token_urlsafe(16))
         response = self.get_response(request)
         loose = request.path.startswith(("/admin/", "/api/docs/"))
@@ -141,7 +141,7 @@ class UserPreferencesMiddleware:
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         # A program with a bearer token gets no pages, so it needs no preferences and no look-up of a session.
         if bearer(request) is not None or request.path in WATCHED:
             return self.get_response(request)
@@ -169,7 +169,7 @@ class CharsetMiddleware:
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         # Django ignores names that Python does not know, and decodes UTF-8 then.
         if request.encoding is None or self.LINEAR.fullmatch(codecs.lookup(request.encoding).name):
             return self.get_response(request)
@@ -200,10 +200,10 @@ class RequiredActionMiddleware:
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         return self.get_response(request)
 
-    def process_view(self, request: Request, view: object, *arguments: object) -> HttpResponseBase | None:
+    def process_view(self, request: MiddlewareRequest, view: object, *arguments: object) -> HttpResponseBase | None:
         # Without the cookie nobody is signed in by a session, so no query is needed.
         if settings.SESSION_COOKIE_NAME not in request.COOKIES or request.path in WATCHED:
             return None
@@ -244,7 +244,7 @@ class ProductErrorMiddleware:
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         response = self.get_response(request)
         if not (isinstance(response, HttpResponseNotAllowed) and problems.is_api(request.path)):
             return response
@@ -255,7 +255,7 @@ class ProductErrorMiddleware:
         refusal["Allow"] = response["Allow"]
         return refusal
 
-    def process_exception(self, request: Request, exception: Exception) -> HttpResponseBase | None:
+    def process_exception(self, request: MiddlewareRequest, exception: Exception) -> HttpResponseBase | None:
         exception = problems.foreseen(exception)
         if isinstance(exception, ProductError):
             return problems.respond(request, exception)

@@ -47,7 +47,7 @@ LONGEST_ECHO = 800  # characters of one error; our longest sentence lists the fi
 LONGEST_NAME = 200  # characters of a member's name
 
 
-class Request(HttpRequest):
+class MiddlewareRequest(HttpRequest):
     """A request with the attributes that middleware adds, for type checkers."""
 
     request_id: str
@@ -131,7 +131,7 @@ def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
     return JsonResponse(body, status=error.status, content_type=MEDIA_TYPE, headers=error.headers)
 
 
-def page_problem(request: Request, error: ProductError) -> HttpResponse:
+def page_problem(request: MiddlewareRequest, error: ProductError) -> HttpResponse:
     """Return a page, or for a script a fragment that goes where problems are shown; the text on the page stays."""
     context = {"code": error.code, "detail": error.sentence, "title": gettext(TITLES.get(error.status, _("Error")))}
     if awaits_fragment(request):
@@ -145,7 +145,7 @@ def page_problem(request: Request, error: ProductError) -> HttpResponse:
     return with_headers(response, error)
 
 
-def respond(request: Request, error: ProductError) -> HttpResponse:
+def respond(request: MiddlewareRequest, error: ProductError) -> HttpResponse:
     """Return problem+json to programs, a page or a fragment to people."""
     return json_problem(request, error) if is_api(request.path) else page_problem(request, error)
 

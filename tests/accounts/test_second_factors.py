@@ -1,4 +1,4 @@
-"""Second factors: set up, asked for on every way in, required by the workspace, lost."""
+"""Second factors: set up, required at every way to sign in, required by the workspace, lost."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -218,11 +218,11 @@ def test_what_is_no_passkey_signs_nobody_in(sent: str) -> None:
 def test_an_app_is_set_up_with_the_code_that_it_shows(olga: User) -> None:
     here, _ = sign_in(olga)
     other, _ = sign_in(olga)
-    begun = here.get(APP).context["begun"]
-    assert begun["drawn"].startswith("<svg")
-    secret = begun["secret"].replace(" ", "")
+    new_app = here.get(APP).context["begun"]
+    assert new_app["drawn"].startswith("<svg")
+    secret = new_app["secret"].replace(" ", "")
     wrong = here.post(APP, {"code": "12"})
-    assert wrong.status_code == 422 and wrong.context["begun"]["secret"] == begun["secret"]
+    assert wrong.status_code == 422 and wrong.context["begun"]["secret"] == new_app["secret"]
     code = code_of(secret)
     answer = here.post(APP, {"code": f"{code[:3]}-{code[3:]}"})
     shown = answer.content.decode()

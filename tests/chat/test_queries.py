@@ -1,4 +1,4 @@
-"""The statements that a turn waits for read what Django would, and do what they say."""
+"""The SQL statements that a turn waits for: they read the same rows as Django would, and their effects."""
 
 from functools import partial
 from typing import Any
@@ -74,22 +74,22 @@ def fields(row: object) -> dict[str, Any]:
 
 def test_a_claimed_turn_has_the_rows_that_django_would_read(owner: User, model: Model) -> None:
     persona = Persona.objects.create(owner=owner, name="P", tools=["tasks"], starter_messages=["Hi"])
-    found = claimed(queued(owner, model, persona=persona)).turn
-    row = Turn.objects.select_related("conversation__owner", "conversation__persona", "user_message").get(pk=found.pk)
+    turn = claimed(queued(owner, model, persona=persona)).turn
+    row = Turn.objects.select_related("conversation__owner", "conversation__persona", "user_message").get(pk=turn.pk)
     pairs = [
-        (found.conversation, row.conversation),
-        (found.conversation.owner, row.conversation.owner),
-        (found.conversation.persona, row.conversation.persona),
-        (found.user_message, row.user_message),
+        (turn.conversation, row.conversation),
+        (turn.conversation.owner, row.conversation.owner),
+        (turn.conversation.persona, row.conversation.persona),
+        (turn.user_message, row.user_message),
     ]
     assert all(fields(one) == fields(other) and type(one) is type(other) for one, other in pairs)
-    assert fields(row).items() <= fields(found).items()
+    assert fields(row).items() <= fields(turn).items()
     assert (row.status, row.attempt) == (Turn.Status.RUNNING, 1) and row.started is not None
     with connection.cursor() as cursor:
         cursor.execute("SELECT now()")  # of this transaction: heartbeats go by the clock of the database
         assert row.heartbeat == cursor.fetchone()[0]
-    assert found.model is not None and found.model.provider.api_key == "a key"
-    assert fields(Model.objects.get(pk=model.pk)).items() <= fields(found.model).items()
+    assert turn.model is not None and turn.model.provider.api_key == "a key"
+    assert fields(Model.objects.get(pk=model.pk)).items() <= fields(turn.model).items()
 
 
 def test_a_turn_is_claimed_once(owner: User, model: Model) -> None:
@@ -134,9 +134,9 @@ def test_a_locked_conversation_is_the_row_and_a_deleted_one_none(owner: User) ->
     place = Conversation.objects.create(owner=owner, title="Here", documents={"a": 1}, effort="low")
     assert fields(lock(place)) == fields(Conversation.objects.get(pk=place.pk))
     Conversation.objects.filter(pk=place.pk).update(deleted=timezone.now())
-    for gone in (place, Conversation(owner=owner)):
+    for deleted in (place, Conversation(owner=owner)):
         with pytest.raises(NotFound):
-            lock(gone)
+            lock(deleted)
 
 
 def test_a_lock_takes_the_row_and_then_the_line_of_its_owner(owner: User) -> None:
@@ -165,11 +165,11 @@ def test_how_things_stand_is_asked_of_the_conversation_and_of_its_person(owner: 
     SummaryJob.objects.create(conversation=other)
     task = create_task(actor=Actor(owner), new=NewTask("A task"))
     Run.objects.create(owner=owner, task=task, conversation=other, status="waiting", heartbeat=timezone.now())
-    here, there = status_of(place), status_of(other)
-    assert here[:5] == (True, False, False, 1, 1)
-    assert there[:5] == (False, True, True, 1, None)
-    assert here.version == WorkspaceVersion.objects.get().version
-    assert (here.sent_before, there.sent_before) == (0, 0)
+    status, other_status = status_of(place), status_of(other)
+    assert status[:5] == (True, False, False, 1, 1)
+    assert other_status[:5] == (False, True, True, 1, None)
+    assert status.version == WorkspaceVersion.objects.get().version
+    assert (status.sent_before, other_status.sent_before) == (0, 0)
     Turn.objects.filter(pk=turn.pk).update(context_used=70)
     assert (status_of(place).sent_before, status_of(other).sent_before) == (70, 0)
     Turn.objects.update(status=Turn.Status.DONE)
@@ -223,18 +223,21 @@ def test_a_branch_comes_oldest_first_and_knows_which_of_its_messages_have_files(
     file = File.objects.create(owner=owner, name="a.txt", sha256="0" * 64, size=1)
     Attachment.objects.create(message=turn.user_message, file=file, name="a.txt", ordinal=0)
     read = partial(branch, leaf=turn.answer_id, covered=None, room=9, path=["x", "y"], unsent=[], excluded=[], older=[])
-    found = read()
-    assert [(row.pk, row.has_files) for row in found] == [(turn.user_message_id, True), (turn.answer_id, False)]
+    messages = read()
+    assert [(row.pk, row.has_files) for row in messages] == [(turn.user_message_id, True), (turn.answer_id, False)]
     stored = Message.objects.get(pk=turn.user_message_id)
-    assert found[0]._replace(has_files=False) == (*(getattr(stored, name) for name in found[0]._fields[:-1]), False)
-    assert found[0].text == stored.text == "Hello"
+    assert messages[0]._replace(has_files=False) == (
+        *(getattr(stored, name) for name in messages[0]._fields[:-1]),
+        False,
+    )
+    assert messages[0].text == stored.text == "Hello"
     assert [row.pk for row in read(covered=turn.user_message_id)] == [turn.answer_id]
     assert read(leaf=uuid4()) == []
 
 
 def test_the_model_waits_for_eight_statements(application: Application, person: Person) -> None:
-    """Of the request: the token, the conversation, its lock, how things stand, the new rows. Of the worker: the claim,
-    the branch, and what it asks."""
+    """The request sends: the token, the conversation, its lock, its status, the new rows. The worker sends: the claim,
+    the branch, the last prompt."""
     mark = uuid4().hex
     with application.http("/api/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
         place = client.post("conversations/", json={"title": "T"}).json()["id"]
@@ -242,23 +245,23 @@ def test_the_model_waits_for_eight_statements(application: Application, person: 
         send(json={"text": "Before."})
         settled(person.user)
         with listening() as heard:
-            found = timed(application.model, heard, person.user, partial(send, json={"text": mark}), mark)
-    assert found.count <= 8, [each.shortened for each in found.before]
+            turn = timed(application.model, heard, person.user, partial(send, json={"text": mark}), mark)
+    assert turn.count <= 8, [each.shortened for each in turn.before]
 
 
 def test_a_program_of_openais_protocol_waits_for_nine(application: Application, person: Person) -> None:
-    """The token, the version of the workspace, the personas, the line, how things stand, the new rows; the claim, the
-    branch, and what it asks."""
+    """The request sends: the token, the version of the workspace, the personas, the line, the status, the new rows. The
+    worker sends: the claim, the branch, the last prompt."""
     mark = uuid4().hex
     body = {"model": "scripted", "messages": [{"role": "user", "content": mark}]}
     with application.http("/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
         client.post("chat/completions", json=body | {"messages": [{"role": "user", "content": "Before."}]})
         settled(person.user)
         with listening() as heard:
-            found = timed(
+            turn = timed(
                 application.model, heard, person.user, partial(client.post, "chat/completions", json=body), mark
             )
-    assert found.count <= 9, [each.shortened for each in found.before]
+    assert turn.count <= 9, [each.shortened for each in turn.before]
 
 
 def only(*names: str) -> FollowUps:
@@ -308,8 +311,8 @@ def test_what_was_asked_last_takes_the_place_of_what_was_before(owner: User, mod
         (1, 5),
         (2, 5),
     ]
-    kept = LastPrompt.objects.filter(conversation=place).values_list("model", "prompt")
-    assert sorted(kept) == sorted([(model.pk, 2), (fallback.pk, 2)])
+    prompts = LastPrompt.objects.filter(conversation=place).values_list("model", "prompt")
+    assert sorted(prompts) == sorted([(model.pk, 2), (fallback.pk, 2)])
 
 
 def test_a_conversation_is_open_when_nothing_is_under_way_in_it(owner: User, model: Model) -> None:

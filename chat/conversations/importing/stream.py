@@ -87,7 +87,7 @@ def _members(archive: zipfile.ZipFile) -> Iterator[ExportRow | int]:
 
 
 def _limited(stream: IO[bytes], most: int) -> Iterator[bytes]:
-    """Yield the bytes of a stream. They are counted, since the sizes in a zip may be false. Raises `export_too_large`."""
+    """Yield the bytes of a stream and count them, since the sizes in a zip may be false. Raises `export_too_large`."""
     size = 0
     while piece := stream.read(PIECE):
         size += len(piece)

@@ -234,7 +234,7 @@ def _redis() -> Iterator[Finding]:
     try:
         for variable, url in _stores():
             check_redis(url, variable)
-        heard = background.queues_heard()
+        worker_ages = background.queues_heard()
         missing = background.missing_queues()
     except (StartError, redis.RedisError) as error:
         yield Finding("fail", Sentence("Redis"), Sentence.verbatim(str(error)))
@@ -252,7 +252,7 @@ def _redis() -> Iterator[Finding]:
             mend,
         )
     else:
-        ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in heard.items())
+        ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in worker_ages.items())
         yield Finding("ok", Sentence("Worker"), Sentence("last heard of: {ages}", ages=ages))
 
 
