@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from accounts.models import User
 from chat.conversations.importing.jobs import store
-from chat.conversations.importing.reading import Foreign, Said
+from chat.conversations.importing.reading import ImportedConversation, ImportedMessage
 from chat.conversations.search import excerpt, search, without_marks
 from chat.models import Conversation, Message
 from chat.models.words import parse_query, tsquery
