@@ -3,6 +3,7 @@
 `chat.rendering.markdown` renders texts of models and people.
 """
 
+import posixpath
 import re
 from collections.abc import Sequence
 from html import escape
@@ -110,6 +111,14 @@ def _set_address(link: Token, folder: str) -> None:
         link.attrs["href"] = href
     else:
         link.attrs["href"] = address_of(target)
+
+
+def _show(image: Token, folder: str) -> None:
+    """Point a picture to its address in the product. It is loaded when it comes into view."""
+    name = posixpath.basename(place(str(image.attrs["src"]), folder).path)
+    size = guide.pictures()[name]
+    image.attrs |= {"src": reverse("help:picture", args=[name]), "loading": "lazy"}
+    image.attrs |= {"width": size.width, "height": size.height}
 
 
 def _below_title(tokens: list[Token]) -> list[Token]:
