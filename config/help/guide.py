@@ -90,6 +90,17 @@ def place_about(route: str) -> GuidePlace:
 
 
 @cache
+def pictures() -> dict[str, PictureSize]:
+    """Return the sizes of the pictures that pages show, by file name."""
+    return {file.name: _size(file) for file in PICTURES.iterdir()}
+
+
+def _size(file: Path) -> PictureSize:
+    with Image.open(file) as image:
+        return PictureSize(image.width // PIXELS, image.height // PIXELS)
+
+
+@cache
 def _rows() -> dict[tuple[str, ...], GuidePlace]:
     table = page(PAGES_OF_PRODUCT, ENGLISH)
     rows = ROW.findall(table.text) if table else []

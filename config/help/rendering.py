@@ -85,8 +85,11 @@ def render(page: GuidePage) -> SafeString:
         if heading is not None:
             heading.attrSet("id", anchor)
             heading.meta["original"] = anchor_of_original
-    for child in (child for token in tokens for child in token.children or [] if child.type == "link_open"):
-        _set_address(child, page.folder)
+    for child in (child for token in tokens for child in token.children or []):
+        if child.type == "link_open":
+            _set_address(child, page.folder)
+        elif child.type == "image":
+            _show(child, page.folder)
     return SafeString("".join(f'<div class="block">{html}</div>' for html in _blocks(_below_title(tokens))))
 
 

@@ -8,7 +8,7 @@ from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from config.help import search
-from config.help.guide import ENGLISH, GuidePlace, page, pages_in
+from config.help.guide import ENGLISH, PICTURES, GuidePlace, page, pages_in, pictures
 from config.help.rendering import address_of
 from config.help.rendering import render as rendered
 
