@@ -26,7 +26,7 @@ from files.ingest import LOST
 from files.models import File
 from files.pages import StoredText
 from files.undrawn import failure_of, remember_failure
-from readers.api import Place, ReaderError, shown_page
+from readers.api import ReaderError, WordPlace, shown_page
 
 DRAWN_AT_ONCE = 2  # pages, by one process
 WAITING_OF_PERSON = 2  # requests of one user, in addition to the one that is being drawn
@@ -69,7 +69,7 @@ def picture(user: User, file: File, page: int, passage: tuple[int, int] | None =
     return response
 
 
-def _draw(file: File, page: int, marked: str, before: str, places: list[Place]) -> bytes:
+def _draw(file: File, page: int, marked: str, before: str, places: list[WordPlace]) -> bytes:
     if not _drawing.acquire(timeout=PATIENCE):
         raise ProductError("busy", BUSY, status=503, retry_after=SOON)
     try:

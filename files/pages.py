@@ -21,7 +21,7 @@ from core.sentences import Sentence
 from files import services
 from files.models import File, FileText, RecognisedPage
 from files.models.file import FileUses
-from readers.api import RECOGNISED, Place, of_passage, unpacked
+from readers.api import RECOGNISED, WordPlace, places_of_passage, unpacked
 
 WINDOW = 60_000  # characters shown at a time
 MOST_PIECES = 50  # pages shown at a time
@@ -123,14 +123,14 @@ class StoredText:
         before, passage, _ = self._with_text([piece])[0].marked(start, end)
         return passage, before
 
-    def places(self, page: int, before: str, passage: str) -> list[Place]:
+    def places(self, page: int, before: str, passage: str) -> list[WordPlace]:
         """Return the places of a passage on a recognised page; empty if they are not stored.
 
         `before` is the text of the page before the passage.
         """
         rows = RecognisedPage.objects.filter(file=self.file, page=page).values_list("places", flat=True)
         packed = rows.first() if passage else None
-        return of_passage(unpacked(bytes(packed)), before, passage) if packed else []
+        return places_of_passage(unpacked(bytes(packed)), before, passage) if packed else []
 
     def without_places(self, pieces: Iterable[TextPiece]) -> set[int]:
         """Return the recognised pages without stored places of words, on which no passage can be marked."""

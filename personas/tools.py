@@ -15,7 +15,7 @@ from core.outside import wait_outside
 from core.sentences import Sentence
 from llm.models import Model
 from llm.tools.mcp import Listing, tools_of
-from llm.tools.servers import Server, ServerFailed, ToolProblem
+from llm.tools.servers import ServerFailed, ToolProblem, ToolServerConfig
 from llm.tools.services import known_tools, tool_servers
 
 WEB = ("web_search", "open_url")
@@ -95,7 +95,7 @@ def offers(only: Collection[str] | None = None) -> list[ToolOffer]:
         return asyncio.run(ask())
 
 
-async def _offer(server: Server) -> ToolOffer:
+async def _offer(server: ToolServerConfig) -> ToolOffer:
     try:
         listing = await tools_of(server)
     except ServerFailed as failure:

@@ -1,4 +1,4 @@
-"""`make screenshots`: every page at both sizes, into docs/screenshots/, from a product set up for the purpose."""
+"""`make screenshots` saves every page at both sizes into docs/screenshots/, from a product with example rows."""
 
 import os
 import subprocess
@@ -22,9 +22,9 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 MODEL, PROVIDER = "mistral-small", "Own server"
 PASSWORD = "for-screenshots-only"
-# Seen in others, or like them.
+# Pages that are part of another picture, or look like it.
 LEFT_OUT = ("context", "context-first", "missing", "project-search", "message-menu")
-COLOURS = 256  # of a picture: pages are flat, and its file is a third as large
+COLOURS = 256  # of a picture; its file is a third as large, and pages have few colours
 
 
 def sign_in(browser: Browser, url: str, **options: Any) -> Page:
@@ -33,7 +33,7 @@ def sign_in(browser: Browser, url: str, **options: Any) -> Page:
     page.fill("[name=username]", "admin")
     page.fill("[name=password]", PASSWORD)
     page.click("button[type=submit]")
-    page.wait_for_url(lambda there: "/login" not in there)
+    page.wait_for_url(lambda address: "/login" not in address)
     page.goto(url + "/")  # the first administrator is led to setting up
     page.wait_for_selector(".plan-line")
     return page
@@ -63,7 +63,7 @@ def visit(page: Page, url: str, suffix: str, pages: dict[str, str]) -> None:
 
 
 def prepared(services: Services) -> tuple[str, str]:
-    """The ids of a model that can call tools and of a profile with little room, as an admin would make them."""
+    """Make a model that can call tools and a profile with a small window, as an admin would, and return their ids."""
     work = (
         "from llm.models import Model; from personas.models import BudgetProfile; Model.objects.update(tools=True);"
         f"print(Model.objects.get().pk, BudgetProfile.objects.create(**{PROFILE!r}).pk)"

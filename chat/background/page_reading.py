@@ -11,7 +11,7 @@ from core.background import submit
 from core.errors import ModelError
 from llm.models import Model
 from llm.services import PATIENCE
-from llm.types.model_call import Image, Message, ModelRequest
+from llm.types.model_call import Image, ModelMessage, ModelRequest
 from personas.services import rules_at
 
 MOST_OUTPUT = 8_192  # tokens of a page
@@ -22,7 +22,7 @@ def read_page(model: Model, owner: UUID, picture: bytes) -> str:
     """Return the text on a page; empty where it has none. `picture` is a PNG. For threads. Raises `ModelError`."""
     request = ModelRequest(
         model=model.name,
-        messages=(Message("user", rules_at().texts["page_read"], images=(Image("image/png", picture),)),),
+        messages=(ModelMessage("user", rules_at().texts["page_read"], images=(Image("image/png", picture),)),),
         max_output=min(MOST_OUTPUT, model.max_output or MOST_OUTPUT, model.window // 2),
         window=model.window,
     )

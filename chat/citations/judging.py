@@ -25,7 +25,7 @@ from core.errors import ModelError, ProductError
 from core.sentences import Sentence
 from llm.models import Model
 from llm.services import with_fallbacks
-from llm.types.model_call import Message, ModelRequest, Usage
+from llm.types.model_call import ModelMessage, ModelRequest, Usage
 from personas.texts import Texts
 
 RULES_TIMEOUT = 5.0  # seconds; an answer whose citations take longer ends unchecked
@@ -107,7 +107,7 @@ async def _ask(
         longest = REASONING_TOKENS + LONGEST_LINE * len(batch)
         request = ModelRequest(
             model=model.name,
-            messages=(Message("system", texts["citation_check"]), Message("user", question_about(batch))),
+            messages=(ModelMessage("system", texts["citation_check"]), ModelMessage("user", question_about(batch))),
             max_output=min(longest, model.max_output or model.window, model.window),
             window=model.window,
         )

@@ -209,10 +209,10 @@ def forecast(now: SentPrompt, before: SentPrompt | None, rule: CacheRule, *, oth
     first = now.pieces[0 if now.pieces[0].tokens or len(now.pieces) == 1 else 1].section
     if before is None:
         return {**entry, "missed_section": first, "reason": "model_changed"} if other_model else entry
-    if not (rule.told or before.reported):
+    if not (rule.reported or before.reported):
         return entry
     again = {piece.digest for piece in before.pieces}
-    if rule.kept is not None and now.at - before.at > rule.kept:
+    if rule.lifetime is not None and now.at - before.at > rule.lifetime:
         lost = sum(piece.tokens for piece in now.pieces if piece.digest in again)
         return {**entry, "missed_section": first, "reason": "expired", "again": lost}
     same = _common(now, before)

@@ -2,7 +2,7 @@
 
 A message has three forms (docs/develop/context.md, “What comes back”). This module holds the middle one: a
 `ContextMessage` is a stored message as the engine reads it, a `PromptMessage` is a message that the engine sends. The
-caller makes a `llm.types.model_call.Message` from it. All token counts are whole tokens.
+caller makes a `llm.types.model_call.ModelMessage` from it. All token counts are whole tokens.
 """
 
 import math

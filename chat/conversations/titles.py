@@ -19,7 +19,7 @@ from core.errors import ProductError
 from llm.models import Model
 from llm.services import with_fallbacks
 from llm.step_filters.thoughts import without_reasoning
-from llm.types.model_call import Message, ModelRequest
+from llm.types.model_call import ModelMessage, ModelRequest
 from personas.services import rules_at
 from personas.texts import Texts
 
@@ -79,7 +79,7 @@ async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -
     shown = f"{turn.user_message.text[:SHOWN]}\n\n{answer[:SHOWN]}"
     request = ModelRequest(
         model=model.name,
-        messages=(Message("system", texts["title"]), Message("user", shown)),
+        messages=(ModelMessage("system", texts["title"]), ModelMessage("user", shown)),
         max_output=min(1_024, model.context_window // 4),  # room for a model that reasons first
         window=model.window,
     )

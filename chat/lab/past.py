@@ -230,7 +230,7 @@ def _past(context: TurnContext, call: CallReport, **changes: Any) -> PastContext
     return PastContext(**{**same, **changes}, call=call)
 
 
-def made_with(call: CallReport) -> dict[str, Any]:
+def made_with(call: CallReport) -> Mapping[str, Any]:
     """Return the settings that are stored with a call. They are empty in reports of earlier versions: then today's rows
     are used, and `differences` finds what has changed."""
     return call.get("made_with", {})

@@ -29,7 +29,7 @@ from core.sentences import Sentence
 from files.models import File
 from llm.models import Model
 from llm.services import cache_rule
-from llm.types.model_call import Message, ReasoningState, ToolCall, Usage
+from llm.types.model_call import ModelMessage, ReasoningState, ToolCall, Usage
 from personas.services import texts_then
 from personas.texts import BUILT_IN_DIGEST, TEXTS
 
@@ -189,22 +189,22 @@ class _TurnReplay:
         if _answered(turn, call):
             reported = call.get("cache", NOTHING)["read"] is not None and self.replayer.variation.model is None
             self.sent[model.pk] = replace(sent, reported=reported)
-        return cache.expected(sent, before, cache_rule(model), other_model=other)
+        return cache.forecast(sent, before, cache_rule(model), other_model=other)
 
 
 def _answered(turn: Turn, call: CallReport) -> bool:
     return bool(call["usage"] or turn.report["calls"][-1]["cycle"] > call["cycle"] or turn.status == Turn.Status.DONE)
 
 
-def steps_of(turn: Turn) -> list[list[Message]]:
+def steps_of(turn: Turn) -> list[list[ModelMessage]]:
     """Return the messages that each step with tool calls added to the turn, as `llm.agent_loop` sends them."""
-    steps: list[list[Message]] = []
+    steps: list[list[ModelMessage]] = []
     text = ""
     calls: list[ToolCall] = []
-    results: list[Message] = []
+    results: list[ModelMessage] = []
     for part in [*turn.answer.parts, {"type": "end"}]:
         if results and part["type"] != "tool_result":
-            steps.append([Message("assistant", text, tool_calls=tuple(calls)), *results])
+            steps.append([ModelMessage("assistant", text, tool_calls=tuple(calls)), *results])
             text = ""
             calls = []
             results = []
@@ -214,7 +214,7 @@ def steps_of(turn: Turn) -> list[list[Message]]:
             case "tool_call":
                 calls.append(ToolCall(part["id"], part["name"], part["arguments"]))
             case "tool_result":
-                results.append(Message("tool", part["text"], tool_call_id=part["id"], result=stored_result(part)))
+                results.append(ModelMessage("tool", part["text"], tool_call_id=part["id"], result=stored_result(part)))
     for state in turn.reasoning.all() if steps else ():
         if state.number <= len(steps):
             step = steps[state.number - 1]

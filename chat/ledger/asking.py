@@ -25,7 +25,7 @@ from llm.learning import check_truncation, learn_refused_window, names_the_windo
 from llm.models import Model
 from llm.models.provider import UNSAID
 from llm.services import learn_fact, shared_client
-from llm.truncation import Sent, Truncation, TruncationSuspicion, script_shares
+from llm.truncation import SentTokens, Truncation, TruncationSuspicion, script_shares
 from llm.types.model_call import (
     STREAM,
     ModelRequest,
@@ -160,7 +160,7 @@ async def _check_truncation(
 ) -> Truncation | TruncationSuspicion | None:
     texts = [message.text for message in request.messages]
     plain = not any(message.images for message in request.messages)
-    sent = Sent(counted, plain=plain, scripts=script_shares(texts))
+    sent = SentTokens(counted, plain=plain, scripts=script_shares(texts))
     return (await check_truncation(model, sent, answer.usage))[0]
 
 

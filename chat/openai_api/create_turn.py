@@ -93,7 +93,7 @@ def start(user: User, request: CompletionRequest, target: TurnTarget, files: lis
     join_line(user.pk)
     tokens = question_tokens("".join(row.text for row in rows), files)
     admitted = admit(conversation, status_of_new(conversation), [target.model], tokens)
-    options = dict(request.options.as_json())
+    options = request.options.as_json()
     [turn] = begin_answers(conversation, question, admitted, None, below=last, options=options)
     _attach(rows, history, files)
     return turn

@@ -56,8 +56,8 @@ from files.services import open_shown
 from llm.model_size import is_small
 from llm.models import Provider
 from llm.services import RATIO_TRUSTED, cache_rule
-from llm.truncation import Sent, script_shares
-from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
+from llm.truncation import SentTokens, script_shares
+from llm.types.model_call import Image, ModelMessage, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
 from personas.variables import fill_variables
 from projects.planner.models import Task, codes
@@ -444,7 +444,7 @@ def _block(context: TurnContext, text: str) -> Block | None:
     return Block(text, context.tokenizer.count(text)) if text else None
 
 
-def added_messages(answer_id: object, added: Sequence[Message]) -> list[ContextMessage]:
+def added_messages(answer_id: object, added: Sequence[ModelMessage]) -> list[ContextMessage]:
     """Return the messages that this turn has added so far, for its next cycle."""
     return [
         ContextMessage(
@@ -503,7 +503,7 @@ def log_trimmed(context: TurnContext, prompt: Prompt) -> None:
         )  # fmt: skip
 
 
-def sent_tokens(context: TurnContext, prompt: Prompt, request: ModelRequest) -> Sent:
+def sent_tokens(context: TurnContext, prompt: Prompt, request: ModelRequest) -> SentTokens:
     """Return the tokens that providers count much as we do: the texts and the tools.
 
     Providers count images and replayed reasoning in their own ways, so a prompt with these is not `plain`. The tools
@@ -515,7 +515,7 @@ def sent_tokens(context: TurnContext, prompt: Prompt, request: ModelRequest) -> 
     )
     tools = context.toolbox.tokens(context.tokenizer) if request.tool_choice != "none" else 0
     texts = sum(message.tokens for message in prompt.messages) - others
-    return Sent(texts, tools, plain=not others, scripts=script_shares([each.text for each in request.messages]))
+    return SentTokens(texts, tools, plain=not others, scripts=script_shares([each.text for each in request.messages]))
 
 
 def _tool_choice(context: TurnContext, step: CallStep) -> ToolChoice:
@@ -594,8 +594,8 @@ def model_request(context: TurnContext, prompt: Prompt, step: CallStep = FIRST_S
     )
 
 
-def _model_message(message: PromptMessage, *, signed: bool) -> Message:
-    return Message(
+def _model_message(message: PromptMessage, *, signed: bool) -> ModelMessage:
+    return ModelMessage(
         message.role,
         message.text or "",
         tuple(_image(image.id) for image in message.images),

@@ -27,10 +27,10 @@ from chat.models.summary import NO_MARKS, MarkedMessage, Marks
 from files.models import File, FileText
 from files.services import store_tokens, tokens_of
 from llm.models import Model
-from llm.providers import wanted_in_later_turns
+from llm.providers import needed_in_later_turns
 from llm.step_filters.thoughts import without_reasoning
 from llm.step_filters.valid_calls import json_object
-from llm.tokens import Tokenizer
+from llm.tokens import NamedTokenizer
 from llm.types.model_call import ReasoningState, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
@@ -92,7 +92,7 @@ class Branch:
         aside = [UUID(pk) for pk in self.summary.left_aside] if self.summary else []
         return [*self.marks.pinned, *(pk for pk in aside if pk not in self.marks.by_message)]
 
-    def newest(self, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[BranchMessage]:
+    def newest(self, *, room: int, tokenizer: NamedTokenizer, overhead: int) -> list[BranchMessage]:
         """Read the end of the branch, oldest first: the `older` messages, then the turns that fit into `room` tokens.
 
         One more turn than fits is read, if there is one.
@@ -133,7 +133,7 @@ def _unsent(rows: Sequence[Row]) -> list[Row]:
     return [question for question, answer in pairwise(rows) if answer.error_code in UNSENT and not answer.parts]
 
 
-def counts_of(rows: Sequence[Row], *, tokenizer: Tokenizer, overhead: int) -> list[MessageCounts]:
+def counts_of(rows: Sequence[Row], *, tokenizer: NamedTokenizer, overhead: int) -> list[MessageCounts]:
     """Return the counts by this tokenizer that a prompt needs and these rows do not have stored."""
     counts: list[MessageCounts] = []
     messages_of(rows, tokenizer=tokenizer, overhead=overhead, later=counts)
@@ -143,7 +143,7 @@ def counts_of(rows: Sequence[Row], *, tokenizer: Tokenizer, overhead: int) -> li
 def messages_of(
     rows: Sequence[Row],
     *,
-    tokenizer: Tokenizer,
+    tokenizer: NamedTokenizer,
     overhead: int,
     marks: Marks = NO_MARKS,
     later: list[MessageCounts] | None = None,
@@ -241,7 +241,7 @@ def _with_next_state(message: ContextMessage, states: dict[str, list[ReasoningSt
     if not left:
         return message
     state = left.pop(0)
-    return replace(message, reasoning=state) if wanted_in_later_turns(state) else message
+    return replace(message, reasoning=state) if needed_in_later_turns(state) else message
 
 
 def calls_digest(calls: Sequence[ToolCall]) -> str:
@@ -255,7 +255,7 @@ def calls_digest(calls: Sequence[ToolCall]) -> str:
 
 
 def with_reasoning_of_calls(
-    messages: list[ContextMessage], user: User, model: Model, tokenizer: Tokenizer, *, whole: bool
+    messages: list[ContextMessage], user: User, model: Model, tokenizer: NamedTokenizer, *, whole: bool
 ) -> list[ContextMessage]:
     """Add the model's reasoning to calls that a program ran itself, when the turn continues in another request.
 
@@ -270,7 +270,7 @@ def with_reasoning_of_calls(
     for row in stored:
         number = places[row.calls]
         state = ReasoningState(tuple(row.items), row.tokens)
-        if number > question or wanted_in_later_turns(state):
+        if number > question or needed_in_later_turns(state):
             messages[number] = replace(messages[number], reasoning=state)
         if number > question and row.reminder:
             reminder = Block(row.reminder, tokenizer.count(row.reminder))
@@ -279,7 +279,7 @@ def with_reasoning_of_calls(
 
 
 def _history_tokens(
-    messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: Tokenizer, overhead: int
+    messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: NamedTokenizer, overhead: int
 ) -> int:
     """Return the cost of a row in an older turn, with stubs for results.
 
@@ -346,16 +346,7 @@ def _steps(parts: Sequence[Mapping[str, Any]]) -> list[ContextMessage]:
 def stored_result(part: Mapping[str, Any]) -> StoredResult | None:
     """Return the facts about the whole result of a `tool_result` part; None if the part's text is the whole."""
     stored = part.get("stored")
-    if not stored:
-        return None
-    return StoredResult(
-        tokens=stored["tokens"],
-        characters=stored["characters"],
-        kept=stored.get("kept", 0),
-        id=stored.get("id", ""),
-        head=stored.get("head", 0),
-        marker=stored.get("marker", 0),
-    )
+    return StoredResult.from_json(stored) if stored else None
 
 
 def _assistant(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessage:
@@ -383,7 +374,7 @@ class Documents:
     `attached` holds the readable files of each message, by its id, without the files that `marks` exclude.
     """
 
-    tokenizer: Tokenizer
+    tokenizer: NamedTokenizer
     vision: bool
     numbers: CitationNumbers
     texts: Texts = BUILT_IN

@@ -249,7 +249,7 @@ class Panel:
         room = report["limit"]
         reasoning = report.get("reserved_reasoning", 0)
         margin = report["window"] - answer - tools - room
-        source = source_words(report.get("window_source", ""), Evidence.of(report.get("window_evidence", {})))
+        source = source_words(report.get("window_source", ""), Evidence.from_json(report.get("window_evidence", {})))
         rows = [
             (_("Window in force"), report["window"], source),
             (

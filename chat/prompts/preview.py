@@ -224,7 +224,7 @@ def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt)
     whole, read, written = (round(each * ratio) for each in counts)
     left = max(0, context.room.window - whole)
     longest = min(left, model.max_output or left)
-    expected = model.prices.ahead(Usage(whole, 0, cached_input=read, cache_written=written), longest)
+    expected = model.prices.expected_cost(Usage(whole, 0, cached_input=read, cache_written=written), longest)
     return {
         "prompt": f"{expected.prompt:f}",
         "answer_per_1000": f"{expected.answer_per_1000:f}",
@@ -237,7 +237,7 @@ def _learnt_window(context: TurnContext) -> str:
     """Return a sentence on the window if it is smaller than the model's row says, else an empty text."""
     if context.window >= context.model.context_window or context.window_source == "profile":
         return ""
-    why = source_words(context.window_source, Evidence.of(context.model.window_evidence))
+    why = source_words(context.window_source, Evidence.from_json(context.model.window_evidence))
     return _("Its window is %(tokens)s tokens here (%(why)s).") % {"tokens": grouped(context.window), "why": why}
 
 

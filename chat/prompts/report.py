@@ -31,8 +31,8 @@ from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
 from files.models import File
 from llm.counting import exact_count
-from llm.truncation import Sent as SentTokens
-from llm.truncation import Truncation, TruncationSuspicion
+from llm.learning import EvidenceJson
+from llm.truncation import SentTokens, Truncation, TruncationSuspicion
 from llm.types.model_call import ModelRequest, ParametersLeftOut
 from personas.services import texts_then
 from personas.texts import Texts
@@ -110,7 +110,7 @@ class CallReport(ReportEntry):
     provider_count: int | None
     cache: NotRequired[CacheEntry]
     window_source: NotRequired[str]
-    window_evidence: NotRequired[JsonObject]
+    window_evidence: NotRequired[EvidenceJson]
     made_with: NotRequired[MadeWith]
     at: NotRequired[float]
 
@@ -146,7 +146,7 @@ class WindowEntry(TypedDict):
 
     window: int
     window_source: str
-    window_evidence: JsonObject
+    window_evidence: EvidenceJson
 
 
 class PlannedRequest(NamedTuple):
@@ -160,7 +160,7 @@ class PlannedRequest(NamedTuple):
 def window_of(context: TurnContext) -> WindowEntry:
     """Return the window that a prompt is planned for, with its source."""
     learnt = context.window == context.model.window and context.window < context.model.context_window
-    evidence = context.model.window_evidence if learnt else {}
+    evidence: EvidenceJson = context.model.window_evidence if learnt else {}
     return {"window": context.window, "window_source": context.window_source, "window_evidence": evidence}
 
 

@@ -42,7 +42,7 @@ from llm import tokens
 from llm.learning import SMALLEST_WINDOW, window_source
 from llm.models import Model
 from llm.services import RATIO_TRUSTED
-from llm.tokens import Tokenizer
+from llm.tokens import NamedTokenizer
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import reminders_for, rules_at
@@ -137,7 +137,7 @@ class ProgramOptions:
     sampling: Sampling = NO_SAMPLING
     response_format: Mapping[str, Any] | None = None
 
-    def format_tokens(self, tokenizer: Tokenizer) -> int:
+    def format_tokens(self, tokenizer: NamedTokenizer) -> int:
         """Count the schema of the answer. Providers send it to the model like the definition of a tool."""
         schema = (self.response_format or {}).get("json_schema")
         return tokenizer.count(json.dumps(schema, ensure_ascii=False, sort_keys=True)) if schema else 0
@@ -278,7 +278,7 @@ class TurnContext:
     texts: Texts = BUILT_IN
 
     @cached_property
-    def tokenizer(self) -> tokens.Tokenizer:
+    def tokenizer(self) -> tokens.NamedTokenizer:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
 
     @property

@@ -3,28 +3,30 @@
 from collections.abc import Sequence
 
 from chat.readings.planning import Budget, numbers_in, span_of
-from llm.types.model_call import Message
+from llm.types.model_call import ModelMessage
 from personas.texts import Texts
 
-Messages = tuple[Message, ...]
+Messages = tuple[ModelMessage, ...]
 
 
 def of_part(texts: Texts, question: str, title: str, passages: str, budget: Budget) -> Messages:
     """For notes on a part, whose `passages` are as `numbered` makes them."""
     given = texts.fill("reading_part_given", question=question, title=title, passages=passages)
-    return Message("system", texts.fill("reading_part", tokens=budget.findings)), Message("user", given)
+    return ModelMessage("system", texts.fill("reading_part", tokens=budget.findings)), ModelMessage("user", given)
 
 
 def of_fold(texts: Texts, question: str, title: str, notes: Sequence[str], budget: Budget) -> Messages:
     """For fewer notes that say the same."""
-    return Message("system", texts.fill("reading_fold", tokens=budget.folded)), _noted(texts, question, title, notes)
+    return ModelMessage("system", texts.fill("reading_fold", tokens=budget.folded)), _noted(
+        texts, question, title, notes
+    )
 
 
 def of_answer(texts: Texts, question: str, title: str, notes: Sequence[str], percent: int) -> Messages:
     """`percent` of the text were read."""
     unread = texts.fill("reading_unread", percent=percent) if percent < 100 else ""
     system = "\n\n".join(filter(None, (texts["reading_answer"], unread)))
-    return Message("system", system), _noted(texts, question, title, notes)
+    return ModelMessage("system", system), _noted(texts, question, title, notes)
 
 
 def named(name: str, findings: str) -> str:
@@ -32,8 +34,8 @@ def named(name: str, findings: str) -> str:
     return f"## {name}\n{findings}" if name else findings
 
 
-def _noted(texts: Texts, question: str, title: str, notes: Sequence[str]) -> Message:
-    return Message("user", texts.fill("reading_notes", question=question, title=title, notes="\n\n".join(notes)))
+def _noted(texts: Texts, question: str, title: str, notes: Sequence[str]) -> ModelMessage:
+    return ModelMessage("user", texts.fill("reading_notes", question=question, title=title, notes="\n\n".join(notes)))
 
 
 def numbered(text: str, start: int, end: int, passages: Sequence[int]) -> str:

@@ -68,7 +68,7 @@ class _Work:
     checker: UUID | None
     failed: int = 0
     error: ProductError | None = None
-    counts: tokens.Tokenizer = field(init=False)
+    counts: tokens.NamedTokenizer = field(init=False)
 
     def __post_init__(self) -> None:
         self.counts = tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)

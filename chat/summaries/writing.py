@@ -23,7 +23,7 @@ from chat.summaries.headings import has_heading, sections_of
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
-from llm.types.model_call import Message, ModelRequest
+from llm.types.model_call import ModelMessage, ModelRequest
 from personas.texts import Texts
 
 # The prompt of a new workspace; an administrator's versions are rows. The form with its numbers is added to it.
@@ -98,7 +98,7 @@ class Brief:
     token: UUID | None = None
 
     @property
-    def tokenizer(self) -> tokens.Tokenizer:
+    def tokenizer(self) -> tokens.NamedTokenizer:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
 
     @property
@@ -257,7 +257,7 @@ async def write(brief: Brief, before: Summary | None, chunk: Sequence[Transcript
     """
     texts = brief.texts
     text = conversation_text(text_of(before, texts) if before else "", [message.text for message in chunk], texts)
-    messages = (Message("system", brief.system), Message("user", text))
+    messages = (ModelMessage("system", brief.system), ModelMessage("user", text))
     try:
         return checked(await _ask(brief, messages), brief, before, chunk)
     except ModelError as error:
@@ -269,7 +269,7 @@ async def write(brief: Brief, before: Summary | None, chunk: Sequence[Transcript
     return checked(await _ask(brief, messages), brief, before, chunk, last=True)
 
 
-async def _ask(brief: Brief, messages: tuple[Message, ...]) -> OwnAnswer:
+async def _ask(brief: Brief, messages: tuple[ModelMessage, ...]) -> OwnAnswer:
     model = brief.model
     request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
     charge = Billing(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id, token=brief.token)

@@ -180,7 +180,9 @@ def _messages(name: str, texts: Texts) -> Iterable[ContextMessage]:
     yield ContextMessage("11", "user", "What does a box of each cost?", files=(note, picture))
     yield ContextMessage("12", "assistant", tool_calls=(ToolCall("b", "web_search", '{"queries": ["box of nine"]}'),))
     text = LONG if name in CUT_RESULTS else "A box holds nine."
-    stored = StoredResult(tokens=0, characters=len(text), kept=len(text), id="5e1f") if name == CUT_RESULTS[1] else None
+    stored = (
+        StoredResult(tokens=0, characters=len(text), stored=len(text), id="5e1f") if name == CUT_RESULTS[1] else None
+    )
     yield ContextMessage("13", "tool", text, tool_call_id="b", result=stored)
 
 

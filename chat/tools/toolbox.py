@@ -31,9 +31,9 @@ from core.background import on_database
 from core.sentences import Sentence
 from files.models import File
 from llm.models import Model
-from llm.tokens import Tokenizer
+from llm.tokens import NamedTokenizer
 from llm.tools.mcp import Listing, ServerTool, tools_of
-from llm.tools.servers import Server, ServerFailed
+from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.tools.services import known_tools, remember_listing, tool_servers, web_search_tool
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool
@@ -96,7 +96,7 @@ class Toolbox:
         """Return the names of the tools whose results can be cited."""
         return frozenset(each.name for each in self.guidance if each.is_search)
 
-    def tokens(self, tokenizer: Tokenizer) -> int:
+    def tokens(self, tokenizer: NamedTokenizer) -> int:
         """Return the tokens of the definitions, which providers send to the model as JSON."""
         if not self.definitions:
             return 0
@@ -236,7 +236,7 @@ def with_known_tools(box: Toolbox, persona: Persona | None, model: Model, rights
     box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
-    answers: list[tuple[Server, Listing | Sentence]] = []
+    answers: list[tuple[ToolServerConfig, Listing | Sentence]] = []
     for server, listing in known_tools():
         answers.append((server, _why_closed(server, box) or (_unknown(server.name) if listing is None else listing)))
     return _add_listed(box, allowed, answers)
@@ -275,14 +275,14 @@ def _unknown(name: str) -> Sentence:
     return Sentence("The tools of the server {name} are not known yet; they come on top.", name=name)
 
 
-def _why_closed(server: Server, box: Toolbox) -> Sentence | None:
+def _why_closed(server: ToolServerConfig, box: Toolbox) -> Sentence | None:
     """Return a sentence for a server whose tools reach out while the web is off; else None."""
     if box.web or not server.reaches_out:
         return None
     return Sentence(WEB_OFF, names=f"{server.name}{SEPARATOR}*")
 
 
-async def _listed(server: Server, box: Toolbox) -> Listing | Sentence:
+async def _listed(server: ToolServerConfig, box: Toolbox) -> Listing | Sentence:
     """Return the tools that the server lists now, or a sentence with the reason why there are none."""
     if reason := _why_closed(server, box):
         return reason
@@ -295,7 +295,9 @@ async def _listed(server: Server, box: Toolbox) -> Listing | Sentence:
     return listing
 
 
-def _add_listed(box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[Server, Listing | Sentence]]) -> Toolbox:
+def _add_listed(
+    box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[ToolServerConfig, Listing | Sentence]]
+) -> Toolbox:
     """Add the servers' tools that the persona may call, by server and name; a sentence becomes a note.
 
     They have no guidance: their descriptions, which the model gets with their definitions, tell when to call them.

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Unpack, cast
+from typing import Any, NamedTuple, Unpack
 
 from django.conf import settings
 from django.utils import timezone
 
 from chat.models import Turn
-from chat.models.parts import MessagePart, StoredResultPart
+from chat.models.parts import MessagePart
 from chat.realtime import signals, turn_stream
 from chat.realtime.events import Approval, Event, EventPayload, EventType, fold
 from chat.rendering.markdown import BlockStream, RenderAllowance
@@ -190,7 +190,7 @@ class Answer:
             arguments=run.call.arguments,
             documents=documents,
             outgoing=list(run.data.get("outgoing", ())),
-            stored=cast("StoredResultPart", asdict(run.result)) if run.result is not None else {},
+            stored=run.result.as_json() if run.result is not None else {},
         )
 
     def take_running(self, name: str, arguments: Mapping[str, Any]) -> CallPlace:

@@ -75,13 +75,13 @@ from llm.services import (
     outage_of,
     shared_client,
 )
-from llm.truncation import CallReported, Sent, Truncation, TruncationSuspicion
+from llm.truncation import CallReported, SentTokens, Truncation, TruncationSuspicion
 from llm.types.model_call import (
     STREAM,
     Allocated,
     HandedOver,
     LoopEvent,
-    Message,
+    ModelMessage,
     ParametersLeftOut,
     StepFinished,
     TextBecameReasoning,
@@ -170,7 +170,7 @@ class _Run:
         self.answer = Answer(str(turn.pk))
         self._results = ResultKeeper(turn.conversation, turn.answer_id)
         self.reports: list[CallReport] = []
-        self._sent = Sent(0)  # by the newest call
+        self._sent = SentTokens(0)  # by the newest call
         self._images = 0  # of the newest call
         self._answer_limit = 0  # tokens of the longest answer that the newest call asked for
         self._calls: list[CallReported] = []
@@ -294,23 +294,23 @@ class _Run:
         """Return the rights that the turn uses; None before `_begin`."""
         return uses_of(self.context) if hasattr(self, "context") else None
 
-    async def _next_model(self, outage: ModelError, added: Sequence[Message]) -> None:
+    async def _next_model(self, outage: ModelError, added: Sequence[ModelMessage]) -> None:
         """Go on with a fallback after the messages that the turn has added. Raises the error when there is none."""
         failed = self.context.model
         note_outage(failed, outage)
         model = await on_database(available, self.turn.model or failed, failed, self.context.rights.models)
         if model is None:
             raise outage
-        thought = any(message.reasoning is not None for message in added)
+        reasoned = any(message.reasoning is not None for message in added)
         self._of_others = len(added)
         self._reminders = {}
-        await self._fall_back(failed, model, outage, thought=thought)
+        await self._fall_back(failed, model, outage, reasoned=reasoned)
         self.reports[-1]["notes"].append(self._fallback_notes[0].dump())
 
-    async def _fall_back(self, failed: Model, model: Model, outage: ModelError, *, thought: bool = False) -> None:
-        """Ask `model` from now on. `thought`: the failed model has reasoned in this turn."""
+    async def _fall_back(self, failed: Model, model: Model, outage: ModelError, *, reasoned: bool = False) -> None:
+        """Ask `model` from now on. `reasoned`: the failed model has reasoned in this turn."""
         self._outage = outage
-        self._fallback_notes = reports.fallen_back(failed.name, model.name, outage.sentence, thought=thought)
+        self._fallback_notes = reports.fallen_back(failed.name, model.name, outage.sentence, reasoned=reasoned)
         await on_database(store.fall_back, self.turn, model, outage.code)
         self.answer.emit(
             EventType.MODEL_FALLBACK,
@@ -323,7 +323,7 @@ class _Run:
         searched = any(part.get("name") == SEARCH_GUIDANCE.name for part in self.answer.parts)
         await self._begin(await on_database(partial(context_of_claimed_turn, searched=searched), self._claimed, model))
 
-    async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
+    async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[ModelMessage]) -> agent_loop.PreparedCall:
         """Return the next call of a model, for the loop. `added`: messages of this turn so far."""
         if cycle.refused is not None and cycle.refused.unavailable:
             await self._next_model(cycle.refused, added)
@@ -350,9 +350,11 @@ class _Run:
             refused=report["refused"],
         )
         self._news.set()
-        return agent_loop.Call(shared_client(self.context.model.provider), request, self.tools, self.answer.external)
+        return agent_loop.PreparedCall(
+            shared_client(self.context.model.provider), request, self.tools, self.answer.external
+        )
 
-    def _without_others_reasoning(self, added: Sequence[Message]) -> list[Message]:
+    def _without_others_reasoning(self, added: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return the turn's messages without the reasoning of models before this one."""
         others = (replace(message, reasoning=None) for message in added[: self._of_others])
         return [*others, *added[self._of_others :]]
@@ -407,7 +409,7 @@ class _Run:
         return reports.refused_without_limit(before, self.context.window)
 
     def _plan(
-        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message], refused: Sentence | None
+        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[ModelMessage], refused: Sentence | None
     ) -> PlannedRequest:
         store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
@@ -565,12 +567,12 @@ class _Run:
         model = self.context.model
         usage = step.usage
         if self._current_prompt is not None:
-            answered = replace(self._current_prompt, reported=step.cache_told, answer=step.answer)
+            answered = replace(self._current_prompt, reported=step.cache_reported, answer=step.answer)
             self._prompts[model.pk] = self._answered[model.pk] = answered
         if usage is None:
             return
         call["usage"] = asdict(usage)
-        if step.cache_told:
+        if step.cache_reported:
             counted = call["used"] + call["tools_tokens"]
             sent = self._prompts[model.pk]
             call["cache"] = cache.with_usage(call["cache"], sent, usage.sensible(), counted, step.changed)

@@ -38,7 +38,7 @@ from core.errors import ModelError, ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from llm import tokens
 from llm.models import Model, Provider
-from llm.types.model_call import Message as LoopMessage
+from llm.types.model_call import ModelMessage as LoopMessage
 from llm.types.model_call import Usage
 from projects.planner.models import RunStep
 

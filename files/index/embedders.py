@@ -147,7 +147,9 @@ class _RemoteClient:
         self._dimensions = dimensions
         # Imported late, since most processes never send HTTP requests to a model.
         embeddings = import_module("llm.providers.embeddings")
-        self._client = embeddings.Client(base_url or OPENAI_URL, api_key, timeout, again=2 if timeout > HURRIED else 0)
+        self._client = embeddings.EmbeddingsClient(
+            base_url or OPENAI_URL, api_key, timeout, again=2 if timeout > HURRIED else 0
+        )
 
     def embed(self, texts: Sequence[str], usage: SearchUsage) -> list[Vector | None]:
         with_words = [at for at, text in enumerate(texts) if text.strip()]

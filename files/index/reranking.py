@@ -120,7 +120,7 @@ def _count_tokens(query: str, texts: Sequence[str]) -> int:
 @lru_cache(maxsize=8)
 def _client(kind: str, base_url: str, api_key: str, patience: float) -> Any:
     # Imported late, since most processes never send HTTP requests to a model.
-    return import_module("llm.providers.reranking").Client(kind, base_url, api_key, patience)
+    return import_module("llm.providers.reranking").RerankingClient(kind, base_url, api_key, patience)
 
 
 def _from_0_to_1(scores: list[float]) -> list[float]:

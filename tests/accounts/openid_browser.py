@@ -26,7 +26,7 @@ def browser() -> Client:
     return Client(REMOTE_ADDR=f"10.{_random.randrange(256)}.{_random.randrange(256)}.{_random.randrange(256)}")
 
 
-def begun(row: OpenIDProvider, here: Client, then: str = "/files/") -> str:
+def begin_sign_in(row: OpenIDProvider, here: Client, then: str = "/files/") -> str:
     """Return the address that the browser is sent to."""
     answer = here.get(reverse("login-openid", args=[row.pk]), {"next": then})
     assert answer.status_code == 302, answer.content
@@ -35,4 +35,4 @@ def begun(row: OpenIDProvider, here: Client, then: str = "/files/") -> str:
 
 def sign_in(provider: Provider, row: OpenIDProvider, here: Client | None = None) -> tuple[Client, Any]:
     here = here or browser()
-    return here, here.get(provider.sign_in(begun(row, here)))
+    return here, here.get(provider.sign_in(begin_sign_in(row, here)))

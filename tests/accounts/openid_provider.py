@@ -1,5 +1,6 @@
-"""An OpenID provider of the tests' own, as strict as real ones: over real HTTP, with discovery, keys that rotate, PKCE
-and claims of groups. What it signs may be made wrong by a test."""
+"""An OpenID provider for tests, as strict as real ones.
+
+It has discovery over real HTTP, rotating keys, PKCE and claims of groups. A test can make its tokens wrong."""
 
 import base64
 import hmac
@@ -27,9 +28,11 @@ _EC = ECKey.generate_key("P-256", {"kid": "ec", "use": "sig"})
 
 @dataclass
 class Provider:
-    """`person`: the claims of who is signed in there. `wrong`: claims of the next tokens that are made otherwise, None
-    for those that are left out. `header`, `key`: how they are signed; `secret`: with what instead, empty for nothing.
-    `redirects`: those that are registered."""
+    """The provider's state.
+
+    `person`: the claims of the person signed in there. `wrong`: claims that replace right ones in the next tokens;
+    None leaves a claim out. `header`, `key`: used to sign. `secret`: used instead of `key`; empty means no signature.
+    `redirects`: the registered addresses."""
 
     issuer: str
     person: dict[str, Any] = field(default_factory=lambda: {"sub": "248289761001"})
@@ -45,12 +48,12 @@ class Provider:
     requests: list[str] = field(default_factory=list)
 
     def rotate(self) -> None:
-        """Signs with another key from now on; that of before is gone."""
+        """Replace the key for signatures. The old one is no longer published."""
         self.key = _RSA[1] if self.key is _RSA[0] else _RSA[0]
         self.keys = [self.key]
 
     def sign_in(self, address: str) -> str:
-        """The person signs in at the address to which their browser was sent; where it is sent back to."""
+        """Sign the person in at the address of their browser. Return the address to which it is sent back."""
         assert address.startswith(f"{self.issuer}/authorize?"), address
         query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
         assert query["client_id"] == CLIENT and query["response_type"] == "code"

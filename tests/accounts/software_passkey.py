@@ -22,7 +22,7 @@ PRESENT_AND_VERIFIED = AuthenticatorData.FLAG.UP | AuthenticatorData.FLAG.UV
 
 @dataclass(frozen=True, slots=True)
 class Passkey:
-    """The private key, and what the device keeps with it."""
+    """A passkey: the private key, and the ids that the device stores with it."""
 
     key: ec.EllipticCurvePrivateKey
     handle: str

@@ -121,7 +121,7 @@ def test_groups_can_be_made(admin_client: Client) -> None:
 
 @pytest.fixture
 def staff(client: Client) -> User:
-    """Somebody who may change people and groups and look after providers, signed in with `client`."""
+    """Return a member of the staff who may change people, groups and providers, signed in with `client`."""
     person = User.objects.create_user("staff", is_staff=True)
     names = ["add_user", "change_user", "delete_user", "add_group", "change_group", "delete_group", "view_provider"]
     person.user_permissions.set(Permission.objects.filter(codename__in=names))
@@ -185,7 +185,7 @@ def test_only_held_rights_are_given(client: Client, staff: User) -> None:
 
 
 def test_what_a_deleted_administrator_did_is_kept(admin_client: Client, client: Client, staff: User) -> None:
-    """Also what Django's own log has of the time before there was an audit."""
+    """Entries of Django's own log, from the time before the audit, are kept too."""
     friend = User.objects.create_user("friend")
     client.force_login(staff)
     client.post(change_url(friend), user_form(friend, email="new@example.org"))

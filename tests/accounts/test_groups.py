@@ -1,4 +1,4 @@
-"""Groups of people: what comes of them for a person, and who may change them."""
+"""Groups of people: the rights that they give, and the right to change them."""
 
 import json
 from typing import Any, cast

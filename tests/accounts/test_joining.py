@@ -1,4 +1,4 @@
-"""Signing up, one's own e-mail address, passwords that somebody else chose, and the ends of sessions."""
+"""Signing up, changing the e-mail address, passwords chosen by an administrator, and the ends of sessions."""
 
 import re
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def olga() -> User:
 
 
 def at(person: User) -> Client:
-    """A browser in which the person has signed in just now."""
+    """Return a browser in which the person has just signed in."""
     here = browser()
     here.force_login(person)
     session = here.session

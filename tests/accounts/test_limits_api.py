@@ -1,4 +1,4 @@
-"""Limits over the API: set by administrators, told to those whom they hold."""
+"""Limits over the API: administrators set them, and people see their own."""
 
 import json
 from typing import Any

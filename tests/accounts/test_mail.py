@@ -1,4 +1,4 @@
-"""Mails: invitations and links to choose another password, through a real mail server; and what is without one."""
+"""Mails: invitations and links to choose another password, with a real mail server and without one."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""An office of 300 people has one address, and somebody at it guesses. The limits are those of a new installation."""
+"""An office of 300 people has one address, at which somebody guesses passwords. The limits are the default ones."""
 
 from collections.abc import Iterator
 from random import SystemRandom
@@ -58,7 +58,7 @@ def signed_in(here: Client) -> bool:
 
 
 class Guesser:
-    """Tries what is wrong, of one name or of a new one each time, and hears how each was answered."""
+    """Tries wrong passwords, for one name or for a new one each time, and records the answers."""
 
     def __init__(self, office: str, name: str = "") -> None:
         self.office, self.name = office, name
@@ -78,7 +78,7 @@ class Guesser:
 
 @pytest.fixture
 def guessers(office: str) -> list[Guesser]:
-    """One account is tried, and all there may be; both have used up their tries before anybody else comes."""
+    """Return guessers of one account and of many. Both have used up their tries before anybody else signs in."""
     victim = User.objects.create_user(uuid4().hex, password=PASSWORD)
     both = [Guesser(office, victim.username), Guesser(office)]
     for each in both:
@@ -109,7 +109,7 @@ def test_an_office_signs_in_by_password(office: str, people: list[User], guesser
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("one_window")
 def test_an_office_signs_in_by_passkey(office: str, a_part: int, people: list[User], guessers: list[Guesser]) -> None:
     for person in people[:a_part]:
         here, passkey = Client(REMOTE_ADDR=office), with_passkey(person)
@@ -120,13 +120,13 @@ def test_an_office_signs_in_by_passkey(office: str, a_part: int, people: list[Us
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("one_window")
 def test_an_office_signs_in_through_a_provider(office: str, a_part: int, guessers: list[Guesser]) -> None:
     with providing() as provider:
         row = row_of(provider)
         browsers = [Client(REMOTE_ADDR=office) for _ in range(a_part)]
-        begun = [here.get(reverse("login-openid", args=[row.pk])) for here in browsers]
-        for here, answer in zip(browsers, begun, strict=True):
+        redirects = [here.get(reverse("login-openid", args=[row.pk])) for here in browsers]
+        for here, answer in zip(browsers, redirects, strict=True):
             assert answer.status_code == 302
             provider.person["sub"] = uuid4().hex
             assert here.get(provider.sign_in(answer["Location"])).status_code == 302
@@ -144,7 +144,7 @@ def test_an_office_signs_in_with_a_second_factor(office: str, people: list[User]
 
 
 def test_unfinished_and_failed_attempts_are_not_without_end(office: str, limits: Any) -> None:
-    """Each way is counted by itself, and what is taken back is no credit for others."""
+    """Each way to sign in is counted by itself. An attempt that is taken back is no credit for another way."""
     limits.PAGE_RATES = {"attempts": 5}
     here = Client(REMOTE_ADDR=office)
     answers = [

@@ -23,7 +23,7 @@ from accounts.openid.reading import read
 from accounts.openid.services import delete_provider, store_provider
 from core.errors import ProductError
 from tests.accounts.factors import code_of, with_app
-from tests.accounts.openid_browser import begun, browser, row_of, sign_in
+from tests.accounts.openid_browser import begin_sign_in, browser, row_of, sign_in
 from tests.accounts.openid_provider import CLIENT, SECRET, Provider, providing
 from tests.conftest import PASSWORD
 
@@ -246,12 +246,12 @@ def test_a_token_that_is_not_what_it_should_be_is_refused(
 
 def test_a_return_that_was_not_begun_here_is_refused(provider: Provider, row: OpenIDProvider) -> None:
     mine, another = browser(), browser()
-    back = provider.sign_in(begun(row, mine))
+    back = provider.sign_in(begin_sign_in(row, mine))
     assert another.get(back).status_code == 403 and not signed_in(another)  # somebody is to be signed in as another
     for spoilt in (back.replace("state=", "state=x"), back.partition("?")[0], back.replace("iss=", "iss=x")):
         assert mine.get(spoilt).status_code == 403
     other = row_of_another(provider)
-    back = provider.sign_in(begun(row, mine))
+    back = provider.sign_in(begin_sign_in(row, mine))
     assert mine.get(back.replace(str(row.pk), str(other.pk))).status_code == 403
 
 
@@ -263,24 +263,24 @@ def row_of_another(provider: Provider) -> OpenIDProvider:
 
 def test_a_state_and_a_code_are_taken_once(provider: Provider, row: OpenIDProvider) -> None:
     here = browser()
-    back = provider.sign_in(begun(row, here))
+    back = provider.sign_in(begin_sign_in(row, here))
     assert here.get(back).status_code == 302
     assert here.get(back).status_code == 403
-    back = provider.sign_in(begun(row, here))
+    back = provider.sign_in(begin_sign_in(row, here))
     provider.codes.clear()  # somebody was faster
     assert here.get(back).status_code == 403
 
 
 def test_several_tabs_sign_in_side_by_side(provider: Provider, row: OpenIDProvider) -> None:
     here = browser()
-    first, second = begun(row, here, "/files/"), begun(row, here, "//evil.example/")
+    first, second = begin_sign_in(row, here, "/files/"), begin_sign_in(row, here, "//evil.example/")
     assert here.get(provider.sign_in(second))["Location"] == "/"
     assert here.get(provider.sign_in(first))["Location"] == "/files/"
 
 
 def test_what_the_provider_refuses_is_said(provider: Provider, row: OpenIDProvider) -> None:
     here = browser()
-    state = parse_qs(urlsplit(begun(row, here)).query)["state"][0]
+    state = parse_qs(urlsplit(begin_sign_in(row, here)).query)["state"][0]
     more = {"state": state, "error": "access_denied", "error_description": "<b>You may not.</b>"}
     answer = here.get(reverse("login-openid-done", args=[row.pk]), more)
     assert answer.status_code == 403 and "&lt;b&gt;You may not." in answer.content.decode()
@@ -313,11 +313,11 @@ def test_what_needs_a_fresh_sign_in_asks_the_provider_for_it(provider: Provider,
     assert here.get("/settings/tokens/").status_code == 302
     again = here.get("/login/again/?next=/settings/tokens/").content.decode()
     assert f"Sign in with {row.name}" in again and 'type="password"' not in again
-    address = begun(row, here, "/settings/tokens/")
+    address = begin_sign_in(row, here, "/settings/tokens/")
     assert "prompt=login" in address and "max_age=0" in address
     provider.wrong["auth_time"] = int(time.time()) - 3600
     assert here.get(provider.sign_in(address)).status_code == 403
-    assert here.get(provider.sign_in(begun(row, here, "/settings/tokens/")))["Location"] == "/settings/tokens/"
+    assert here.get(provider.sign_in(begin_sign_in(row, here, "/settings/tokens/")))["Location"] == "/settings/tokens/"
     assert here.post("/settings/tokens/", tokens).context["token"]
     new = "another long password"
     assert here.post("/settings/password/", {"new_password1": new, "new_password2": new}).status_code == 302

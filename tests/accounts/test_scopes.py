@@ -57,7 +57,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class AnyId(dict[str, str]):
-    """An id or date for every place: who lacks the scope never gets as far as looking it up."""
+    """Gives an id or date for every parameter. Without the scope, nothing looks it up."""
 
     def __contains__(self, key: object) -> bool:
         return True

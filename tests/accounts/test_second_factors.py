@@ -1,4 +1,4 @@
-"""Second factors: set up, asked for on every way in, required by the workspace, lost."""
+"""Second factors: set up, required at every way to sign in, required by the workspace, lost."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The settings pages without a browser: what is stored, who is signed out, and in which language one is answered."""
+"""The settings pages without a browser: stored values, ended sessions, and the language of the answer."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_the_browsers_language_counts_until_another_is_chosen(browser: Callable[
 def test_the_password_of_a_proxy_in_front_changes_nothing_for_a_page(
     browser: Callable[[str], Client], olga: User
 ) -> None:
-    """A browser sends it with each request, beside the session."""
+    """A browser sends the proxy's password with each request, beside the session."""
     client = browser(FIREFOX)
     client.post(PREFERENCES, {"language": "vi", "timezone": "Asia/Ho_Chi_Minh", "theme": ""})
     page = client.get(PREFERENCES, headers={"Authorization": "Basic b2xnYTpwYXNz"})

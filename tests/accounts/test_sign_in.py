@@ -112,7 +112,7 @@ def test_a_success_lets_the_count_begin_anew(olga: User) -> None:
 
 
 def test_an_address_that_tries_many_names_has_one_try_a_name_left(olga: User, limits: Settings) -> None:
-    """The people beside somebody who guesses come in, and the guesser learns of no name more than once."""
+    """Other people at the guesser's address can sign in, and the guesser has one try for each name."""
     limits.SIGN_IN_LIMITS = {"name": 1_000, "address": LIMIT, "crowd": 1_000}
     address = somewhere()
     refused(lambda: tried(uuid4().hex, "guess", address=address))

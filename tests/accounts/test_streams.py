@@ -89,7 +89,7 @@ def with_another_password(person: Person, browser: Client) -> None:
 
 
 def changepassword(person: Person, browser: Client) -> None:
-    """As `manage.py changepassword`, which tells nobody."""
+    """Change the password as `manage.py changepassword` does, without news to other processes."""
     person.user.set_password("an even longer staple")
     person.user.save()
 
@@ -168,7 +168,7 @@ def test_what_a_token_has_open_outlives_the_password(application: Application, p
 
 
 def test_a_socket_hears_no_more_than_its_token_may_hear_now(application: Application, person: Person) -> None:
-    """It ends with any scope that is taken, since it was told what it may hear when it was opened."""
+    """The socket ends with the loss of any scope, since its events were chosen when it was opened."""
     with open_socket(application, {"Authorization": f"Bearer {person.token}"}) as socket:
         socket.send("ping", id=1)
         socket.until("ACK")

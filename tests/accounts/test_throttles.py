@@ -1,5 +1,6 @@
-"""How often one may ask. With a limit of N a minute, 2 N + 1 requests hold more than N of one minute of the clock, so
-the tests need not know where in a minute they begin."""
+"""Limits of requests a minute.
+
+With a limit of N, 2 N + 1 requests have more than N in one minute of the clock. The tests can begin at any second."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tokens: made on the page, over the API and on the command line, and what they may not do."""
+"""Tokens: created on the page, over the API and on the command line, and the limits of their rights."""
 
 from datetime import timedelta
 from io import StringIO

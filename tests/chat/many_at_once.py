@@ -1,4 +1,4 @@
-"""What one of several processes does that send messages of one person at once, each into a conversation of its own."""
+"""The program of one of several processes that send messages of one person at once, each to its own conversation."""
 
 import json
 import sys

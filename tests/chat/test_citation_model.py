@@ -1,4 +1,4 @@
-"""The model that the workspace names for the check of citations: what it adds, what it clears, and when it fails."""
+"""The workspace's model for the check of citations: the doubts that it adds and clears, and its failures."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         ("1: yes\n2: yes", [None, None]),
         ("1: No, the passage says nine.\n2. Yes.", ["the passage says nine.", None]),
@@ -36,14 +36,14 @@ SENTENCES = [
         ("1: no\n2: yes", ["", None]),
     ],
 )
-def test_its_answer_is_read_as_models_write_it(said: str, expected: list[str | None]) -> None:
-    assert parse_answer(said, 2) == expected
+def test_its_answer_is_read_as_models_write_it(text: str, expected: list[str | None]) -> None:
+    assert parse_answer(text, 2) == expected
 
 
-@pytest.mark.parametrize("said", ["", "yes", "1: yes", "1: perhaps\n2: yes", "I cannot judge that."])
-def test_an_answer_that_leaves_a_sentence_out_is_none(said: str) -> None:
+@pytest.mark.parametrize("text", ["", "yes", "1: yes", "1: perhaps\n2: yes", "I cannot judge that."])
+def test_an_answer_that_leaves_a_sentence_out_is_none(text: str) -> None:
     with pytest.raises(ModelError, match="yes or no of every sentence"):
-        parse_answer(said, 2)
+        parse_answer(text, 2)
 
 
 def test_it_gets_each_sentence_with_its_passage() -> None:
@@ -59,7 +59,7 @@ def _as_by_default(committed: None) -> Iterator[None]:
 
 
 def judge(row: Model, server: RawServer) -> Model:
-    """A model behind a server of its own, which says the same to everybody."""
+    """Return a model behind a server of its own, which gives everybody the same answer."""
     provider = type(row.provider).objects.create(
         name=f"Judge {uuid4().hex[:8]}", kind="openai", base_url=f"http://127.0.0.2:{server.port}/v1"
     )
@@ -100,8 +100,8 @@ def test_without_its_answer_the_check_is_the_rules_and_the_report_says_so(
     whole = saying("I would rather not.") if status == "200 OK" else answer("{}", status=status)
     with RawServer(always(whole)) as server:
         model = judge(caller_of_tools, server)
-        said = {"text": "By clause 7 the fee is limited to 900 euros a year [1]."}
-        turn = ask(person, place, caller_of_tools, "Which?", SEARCH, said)
+        script = {"text": "By clause 7 the fee is limited to 900 euros a year [1]."}
+        turn = ask(person, place, caller_of_tools, "Which?", SEARCH, script)
     assert [each["reasons"][0]["reason"] for each in turn["parts"][-1]["check"]["doubts"]] == ["number"]
     notes = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
     assert notes[-2].startswith(f"The model {model.name}, which checks citations, did not (“")

@@ -72,8 +72,8 @@ def test_each_citation_stands_for_what_leads_up_to_it() -> None:
         "The *fee* is 500 euros a year [1], while the deposit is two months of rent [2]. According to [3], `pets` are "
         "allowed in the garden. Nothing here. It was raised twice. [1, 2]\n\n```\nnot a [1] citation of a text\n```\n"
     )
-    found = [(claim.citation, claim.numbers, claim.sentence) for claim in claims(text, sources)]
-    assert found == [
+    cited = [(claim.citation, claim.numbers, claim.sentence) for claim in claims(text, sources)]
+    assert cited == [
         (0, (1,), "The fee is 500 euros a year"),
         (1, (2,), "while the deposit is two months of rent."),
         (2, (3,), "According to, pets are allowed in the garden."),

@@ -1,6 +1,6 @@
-"""Those who follow turns in one process share one read of Redis; each gets every event of its turn once, in order.
+"""Readers of turns in one process share one read of Redis. Each gets every event of its turn once, in order.
 
-The request that begins a turn can answer with them."""
+The request that begins a turn can answer with the events."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ from tests.contrib.ag_ui.client import run_input
 from tests.product import WAIT, free_port
 
 
-def said(turn: str, first: int, last: int) -> list[Event]:
+def events_between(turn: str, first: int, last: int) -> list[Event]:
     return [
         Event(EventType.TEXT_MESSAGE_CONTENT, turn, seq, {"part": 0, "delta": f"{seq} "})
         for seq in range(first, last + 1)
@@ -51,7 +51,7 @@ def end(turn: str, seq: int) -> Event:
 
 
 async def follow(turn: str, after: int = 0) -> AsyncIterator[list[EncodedEvent]]:
-    """Events as they come, to the last one of the turn; none after each silence."""
+    """Yield batches of events to the last one of the turn. A batch is empty after a silence."""
     seq = after
     while True:
         events = await news(turn, seq)
@@ -68,7 +68,7 @@ async def numbers(turn: str, after: int = 0) -> list[int]:
 
 
 async def first(events: AsyncIterator[list[EncodedEvent]]) -> list[EncodedEvent]:
-    """What comes first that is not silence."""
+    """Return the first batch that is not empty."""
     async for batch in events:
         if batch:
             return batch
@@ -76,7 +76,7 @@ async def first(events: AsyncIterator[list[EncodedEvent]]) -> list[EncodedEvent]
 
 
 async def waits(turn: str, after: int = 0) -> None:
-    """Returns when a read blocks that asks for what comes after this event of the turn."""
+    """Return when a read waits for the events after this one."""
     async with asyncio.timeout(WAIT):
         for _ in count():
             if _reader()._read_after.get(f"turn:{turn}:wire") == after:
@@ -89,7 +89,7 @@ def test_many_turns_and_several_readers_of_one_are_asked_for_in_one_read() -> No
 
     async def write(turn: str) -> None:
         for start in range(1, 200, 7):
-            await append(turn, said(turn, start, min(start + 6, 199)))
+            await append(turn, events_between(turn, start, min(start + 6, 199)))
         await append(turn, [end(turn, 200)])
 
     async def run() -> tuple[list[list[int]], set[str]]:
@@ -108,7 +108,7 @@ def test_who_comes_while_a_read_blocks_is_heard_and_who_has_all_hears_of_silence
     silent, turn = str(uuid4()), str(uuid4())
 
     async def run() -> tuple[list[EncodedEvent], list[EncodedEvent]]:
-        await append(turn, said(turn, 1, 3))
+        await append(turn, events_between(turn, 1, 3))
         waiting = asyncio.ensure_future(anext(follow(silent)))
         await waits(silent)
         return await anext(follow(turn, 1)), await waiting
@@ -121,7 +121,7 @@ def test_who_comes_while_news_are_on_their_way_gets_the_beginning_too() -> None:
     turn = str(uuid4())
 
     async def run() -> tuple[list[int], list[int]]:
-        await append(turn, said(turn, 1, 4))
+        await append(turn, events_between(turn, 1, 4))
         early = asyncio.create_task(numbers(turn, 4))
         await waits(turn, 4)
         late = asyncio.create_task(numbers(turn))
@@ -137,10 +137,10 @@ def test_a_reader_that_is_slow_gets_what_it_has_not_read_when_it_asks() -> None:
     turn, last = str(uuid4()), 3 * BATCH
 
     async def run() -> list[list[EncodedEvent]]:
-        await append(turn, said(turn, 1, 5))
+        await append(turn, events_between(turn, 1, 5))
         events = follow(turn)
         got = [await first(events)]
-        await append(turn, [*said(turn, 6, last - 1), end(turn, last)])
+        await append(turn, [*events_between(turn, 6, last - 1), end(turn, last)])
         assert not _reader()._waiting  # nothing is read for who does not ask
         return got + [batch async for batch in events]
 
@@ -153,12 +153,12 @@ def test_a_redis_that_cuts_everybody_off_is_read_on_from_the_same_event() -> Non
     turn = str(uuid4())
 
     async def run() -> list[int]:
-        await append(turn, said(turn, 1, 2))
+        await append(turn, events_between(turn, 1, 2))
         reading = asyncio.create_task(numbers(turn))
         await waits(turn, 2)
         with redis.Redis.from_url(product.STREAMS_URL) as other:
             other.client_kill_filter(_type="normal", skipme=True)
-        await append(turn, [*said(turn, 3, 4), end(turn, 5)])
+        await append(turn, [*events_between(turn, 3, 4), end(turn, 5)])
         return await reading
 
     assert submit(run()).result(60) == [1, 2, 3, 4, 5]
@@ -231,8 +231,13 @@ def test_what_cannot_be_appended_is_the_error_of_its_turn_alone_and_a_repeat_is_
     async def run() -> tuple[list[Any], list[int]]:
         await streams_of_loop().set(f"turn:{wrong}:wire", "no stream")
         half = Event(EventType.TEXT_MESSAGE_CONTENT, other, 1, {"delta": "\ud800"})
-        first = said(fine, 1, 3)
-        several = append(fine, first), append(wrong, said(wrong, 1, 1)), append(other, [half]), append(fine, first)
+        first = events_between(fine, 1, 3)
+        several = (
+            append(fine, first),
+            append(wrong, events_between(wrong, 1, 1)),
+            append(other, [half]),
+            append(fine, first),
+        )
         results = await asyncio.gather(*several, return_exceptions=True)
         await append(fine, [end(fine, 4)])
         return list(results), await numbers(fine)
@@ -255,7 +260,7 @@ def test_an_event_goes_out_as_it_was_written_but_for_what_it_says_to_people() ->
 EVENTS = {"Accept": "text/event-stream"}
 
 
-def told(response: httpx.Response) -> list[dict[str, Any]]:
+def events_in(response: httpx.Response) -> list[dict[str, Any]]:
     assert (response.status_code, response.headers["Content-Type"]) == (200, "text/event-stream"), response.text
     data = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]
     return [json.loads(each) for each in data]
@@ -266,12 +271,12 @@ def test_the_request_that_begins_a_turn_answers_with_its_events(application: App
     sent = http.post(f"conversations/{place}/turns/", json={"text": "Hello."}, headers=EVENTS)
     [turn] = Turn.objects.filter(conversation_id=place)
     assert urlsplit(sent.headers["Location"]).path == f"/api/v1/turns/{turn.pk}/"
-    assert told(sent) == list(person.caller.events(str(turn.pk)))
-    assert (told(sent)[0]["type"], told(sent)[-1]["type"]) == ("RUN_STARTED", "RUN_FINISHED")
+    assert events_in(sent) == list(person.caller.events(str(turn.pk)))
+    assert (events_in(sent)[0]["type"], events_in(sent)[-1]["type"]) == ("RUN_STARTED", "RUN_FINISHED")
     answer = f"messages/{turn.answer_id}"
-    again = told(http.post(f"{answer}/regenerate/", json={}, headers=EVENTS))
-    edited = told(http.post(f"messages/{turn.user_message_id}/edit/", json={"text": "Good day."}, headers=EVENTS))
-    assert len({events[0]["turn"] for events in (told(sent), again, edited)}) == 3
+    again = events_in(http.post(f"{answer}/regenerate/", json={}, headers=EVENTS))
+    edited = events_in(http.post(f"messages/{turn.user_message_id}/edit/", json={"text": "Good day."}, headers=EVENTS))
+    assert len({events[0]["turn"] for events in (events_in(sent), again, edited)}) == 3
     assert {events[-1]["type"] for events in (again, edited)} == {"RUN_FINISHED"}
     both = {"Accept": "text/event-stream, application/json"}
     assert http.post(f"{answer}/regenerate/", json={}, headers=both).status_code == 202
@@ -287,7 +292,7 @@ def test_a_repeated_key_gets_what_it_asks_for_of_the_turn_that_it_began(
         headers = {"Idempotency-Key": "once-only", **(EVENTS if kind == "e" else {})}
         return person.caller.http.post(f"conversations/{place}/turns/", json={"text": text}, headers=headers)
 
-    seen = [told(answer)[0]["turn"] if kind == "e" else answer.json()["turns"][0]["id"]
+    seen = [events_in(answer)[0]["turn"] if kind == "e" else answer.json()["turns"][0]["id"]
             for kind in accept for answer in [sent(kind)]]  # fmt: skip
     assert set(seen) == {str(Turn.objects.get(conversation_id=place).pk)}
     for kind in "ej":
@@ -346,7 +351,7 @@ async def relayed(port: int, target: str) -> asyncio.Server:
 def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long that lasts; meanwhile its row gets what it says."""
+    """An outage may last long. The row gets the text meanwhile."""
     monkeypatch.setattr(runner, "SOON", 0.01)
     redis_url, port, turn = settings.STREAMS_URL, free_port(), Turn(conversation=Conversation())
     claimed = ClaimedTurn(

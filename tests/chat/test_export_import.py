@@ -1,4 +1,4 @@
-"""What goes out of a workspace, and what comes in from other products."""
+"""Exports of a workspace, and imports from other products."""
 
 import io
 import json
@@ -49,7 +49,7 @@ def browser(user: User) -> Client:
 
 @pytest.fixture
 def upload(browser: Client, user: User, settings: Any, tmp_path: Path) -> Upload:
-    """Uploads an export on the page, and does what the worker would."""
+    """Upload an export on the page, and do the worker's job."""
     settings.MEDIA_ROOT = tmp_path
 
     def through(content: bytes) -> Import:
@@ -58,14 +58,14 @@ def upload(browser: Client, user: User, settings: Any, tmp_path: Path) -> Upload
         pk = Import.objects.visible_to(user).latest("id").pk
         jobs.run(pk)
         job = Import.objects.get(pk=pk)
-        kept = [default_storage.open(job.blob).read()] if job.status == "failed" else []
-        assert [path.read_bytes() for path in tmp_path.rglob("imports/*")] == kept
+        stored = [default_storage.open(job.blob).read()] if job.status == "failed" else []
+        assert [path.read_bytes() for path in tmp_path.rglob("imports/*")] == stored
         return job
 
     return through
 
 
-def said(conversation: Conversation) -> list[tuple[str, str]]:
+def texts_of(conversation: Conversation) -> list[tuple[str, str]]:
     return [(row.role, row.text) for row in branch_rows(conversation.leaf_id).order_by("depth")]
 
 
@@ -73,7 +73,7 @@ def test_a_conversation_of_chatgpt_keeps_its_tree_its_times_and_its_place(upload
     job = upload(as_zip(as_json(branched())))
     assert (job.status, job.imported, job.progress) == ("done", 1, 100)
     place = Conversation.objects.visible_to(user).get()
-    assert said(place) == [
+    assert texts_of(place) == [
         ("user", "Thời tiết?"),
         ("assistant", "Let me look.\n\nIt is sunny."),
         ("user", "And tomorrow?"),
@@ -90,7 +90,7 @@ def test_a_conversation_of_claude_is_read_with_its_blocks_and_names_of_files(upl
     assert upload(as_json(claude())).imported == 1
     place = Conversation.objects.visible_to(user).get()
     assert place.title == "With Claude"
-    assert said(place) == [("user", "Look."), ("assistant", "Found it."), ("user", "Thanks.")]
+    assert texts_of(place) == [("user", "Look."), ("assistant", "Found it."), ("user", "Thanks.")]
     assert Message.objects.get(conversation=place, depth=0).attachments.get().name == "notes.txt"
 
 
@@ -126,7 +126,7 @@ def test_branches_of_claude_follow_their_parents(upload: Upload, user: User) -> 
     upload(as_json(row))
     question = Message.objects.get(conversation__owner=user, depth=0)
     assert sorted(child.text for child in question.children.all()) == ["Another.", "Found it."]
-    assert said(Conversation.objects.get(owner=user))[-1] == ("user", "Thanks.")
+    assert texts_of(Conversation.objects.get(owner=user))[-1] == ("user", "Thanks.")
 
 
 def test_importing_twice_makes_nothing_twice(upload: Upload, user: User, browser: Client) -> None:
@@ -176,7 +176,7 @@ def test_what_cannot_be_imported_is_skipped_with_its_reason(upload: Upload, user
 def test_what_postgresql_cannot_store_is_left_out(upload: Upload, user: User) -> None:
     row = chatgpt("odd", [node("q", "root", "user", "a\0b\ud800c")], "q", title="t\0\udfff")
     assert upload(as_json(row)).imported == 1
-    assert said(Conversation.objects.get(owner=user)) == [("user", "ab?c")]
+    assert texts_of(Conversation.objects.get(owner=user)) == [("user", "ab?c")]
 
 
 def test_a_conversation_far_too_deep_for_recursion_is_imported(upload: Upload, user: User) -> None:
@@ -184,7 +184,7 @@ def test_a_conversation_far_too_deep_for_recursion_is_imported(upload: Upload, u
         node(f"n{n}", f"n{n - 1}" if n else "root", "assistant" if n % 2 else "user", f"m{n}") for n in range(3_000)
     ]
     assert upload(as_json(chatgpt("deep", nodes, "n2999"))).imported == 1
-    assert len(said(Conversation.objects.get(owner=user))) == 3_000
+    assert len(texts_of(Conversation.objects.get(owner=user))) == 3_000
 
 
 @pytest.mark.parametrize(
@@ -241,10 +241,10 @@ def test_a_hostile_conversation_costs_itself_and_not_the_others(upload: Upload, 
 )
 def test_only_what_is_looked_at_counts_and_has_limits(monkeypatch: pytest.MonkeyPatch, row: Any, why: str) -> None:
     monkeypatch.setattr(stream, "MAX_CONVERSATION", 1_000)
-    found = [each for each in stream.rows(io.BytesIO(as_json(row, {"title": "next"}))) if isinstance(each, stream.Row)]
-    assert why in Sentence.load(found[0].why).english and bool(why) == bool(found[0].why)
-    assert found[0].value["title"] == "M"
-    assert (found[1].value, found[1].why) == ({"title": "next"}, "")
+    rows = [each for each in stream.rows(io.BytesIO(as_json(row, {"title": "next"}))) if isinstance(each, stream.Row)]
+    assert why in Sentence.load(rows[0].why).english and bool(why) == bool(rows[0].why)
+    assert rows[0].value["title"] == "M"
+    assert (rows[1].value, rows[1].why) == ({"title": "next"}, "")
 
 
 @pytest.mark.parametrize("size", range(1, 40))
@@ -283,7 +283,7 @@ def test_an_import_whose_reader_dies_or_lies_ends_at_once(
 
 @pytest.fixture
 def failed(upload: Upload, monkeypatch: pytest.MonkeyPatch) -> Import:
-    """An import of one conversation whose reader was killed; the next one's is not."""
+    """Return an import whose reading process failed. That of the next import works."""
     with monkeypatch.context() as broken:
         broken.setattr(sys, "executable", "/bin/false")
         return upload(as_json(claude()))

@@ -1,4 +1,4 @@
-"""What one person may have under way at a time: over it comes 429 with a sentence, and what was written is kept."""
+"""Limits of one person's work at a time: beyond them comes 429 with a sentence, and the written text is kept."""
 
 import json
 from datetime import date, timedelta
@@ -41,7 +41,7 @@ def user(db: object) -> User:
 
 
 def live(user: User, count: int = 1) -> list[Conversation]:
-    """Conversations whose answer is in the making."""
+    """Create conversations with a running answer."""
     conversations = [create_conversation(user=user) for _ in range(count)]
     for conversation in conversations:
         send(user=user, conversation=conversation, ask=Ask("Hello"))

@@ -1,4 +1,4 @@
-"""The rows of turns that are carried out: written together, and nobody's trouble is another's."""
+"""Rows of running turns are written together, and one that cannot be written does not block the others."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -36,7 +36,7 @@ def running(owner: User) -> Turn:
     return claimed.turn
 
 
-def said(text: str) -> str:
+def parts_of(text: str) -> str:
     return f'[{{"type":"text","text":"{text}"}}]'
 
 
@@ -46,7 +46,7 @@ def alive(turn: Turn) -> bool:
 
 @pytest.fixture
 def locked(committed: None) -> Iterator["set[UUID]"]:
-    """Turns that somebody else holds locked, from when they are put into it."""
+    """Yield a set of ids of turns. Another connection locks the row of each id that is added."""
     pks, has_locked, let_go = set[UUID](), Event(), Event()
 
     def hold() -> None:
@@ -73,7 +73,11 @@ def test_texts_and_heartbeats_of_many_are_written_and_those_asked_to_stop_are_to
     Message.objects.filter(pk=silent.answer_id).update(parts=[{"type": "text", "text": "as it was"}])
     Turn.objects.filter(pk=stopped.pk).update(stop_requested=True)
     stops = checkpoint(
-        [TurnProgress(new, said("Hello"), 3), TurnProgress(silent, None, 2), TurnProgress(stopped, said("Half of"), 5)]
+        [
+            TurnProgress(new, parts_of("Hello"), 3),
+            TurnProgress(silent, None, 2),
+            TurnProgress(stopped, parts_of("Half of"), 5),
+        ]
     )
     assert stops == {new.pk: False, silent.pk: False, stopped.pk: True}
     assert [alive(turn) for turn in (new, silent, stopped)] == [True] * 3
@@ -85,14 +89,14 @@ def test_texts_and_heartbeats_of_many_are_written_and_those_asked_to_stop_are_to
 def test_a_turn_that_somebody_else_has_ended_is_left_alone(owner: User) -> None:
     ours, ended = running(owner), running(owner)
     Turn.objects.filter(pk=ended.pk).update(status=Turn.Status.INTERRUPTED, attempt=ended.attempt + 1)
-    assert checkpoint([TurnProgress(ours, None, 1), TurnProgress(ended, said("too late"), 9)]) == {ours.pk: False}
+    assert checkpoint([TurnProgress(ours, None, 1), TurnProgress(ended, parts_of("too late"), 9)]) == {ours.pk: False}
     assert not alive(ended) and Message.objects.get(pk=ended.answer_id).parts == []
 
 
 def test_a_row_that_is_locked_holds_up_no_other_and_is_still_ours(owner: User, locked: "set[UUID]") -> None:
     free, blocked = running(owner), running(owner)
     locked.add(blocked.pk)
-    stops = checkpoint([TurnProgress(blocked, said("later"), 1), TurnProgress(free, said("now"), 1)])
+    stops = checkpoint([TurnProgress(blocked, parts_of("later"), 1), TurnProgress(free, parts_of("now"), 1)])
     assert stops == {blocked.pk: False, free.pk: False}
     assert alive(free) and not alive(blocked)
 

@@ -1,7 +1,6 @@
-"""What Redis loses of a running answer, its readers get from the row: each ends with the whole answer, whatever it was.
+"""Readers get events that Redis has lost from the row: each ends with the whole answer, whatever was lost.
 
-The worker is played here, with its own emitter, stream and rows, so that Redis can lose something between any two of
-its acts.
+The tests play the worker with its own emitter, stream and rows, so that Redis can lose events between any two acts.
 """
 
 import asyncio
@@ -25,8 +24,7 @@ from chat.turns.emitter import Answer, answer_of
 from chat.turns.store import INTERRUPTED, Ending, TurnOutcome, TurnProgress, last_event
 from chat.turns.submit import Ask
 from chat.turns.submit import submit as begin
-from contrib.ag_ui.translation import Head as Run
-from contrib.ag_ui.translation import Translation
+from contrib.ag_ui.translation import RunHead, Translation
 from core.background import TURNS, on_database, streams_of_loop, submit
 from core.sentences import Sentence
 from llm.types.model_call import (
@@ -72,10 +70,10 @@ def turn(committed: None, workspace: None, monkeypatch: pytest.MonkeyPatch) -> T
     monkeypatch.setattr(event_stream, "LOOK_AGAIN", 0.01)
     monkeypatch.setattr(event_stream, "LAST_WITHIN", 0.1)
     user = User.objects.create_user(f"reads-{uuid4()}")
-    return begun(user)
+    return begin_turn(user)
 
 
-def begun(user: User) -> Turn:
+def begin_turn(user: User) -> Turn:
     waits = begin(user=user, conversation=create_conversation(user=user), ask=Ask("Hello."))[0]
     TURNS.remove(waits.pk)
     claimed = claim(waits.pk)
@@ -84,7 +82,7 @@ def begun(user: User) -> Turn:
 
 
 async def lose(turn: UUID) -> None:
-    """As FLUSHALL, but what belongs to others stays."""
+    """Delete the turn's stream, as FLUSHALL would."""
     await streams_of_loop().delete(f"turn:{turn}:wire")
 
 
@@ -93,7 +91,7 @@ async def checkpoint(turn: Turn, answer: Answer) -> None:
 
 
 async def work(turn: Turn, dice: Random) -> Answer:
-    """Says all of it. What is appended, kept in the row and lost comes in any order."""
+    """Write the whole answer. Appends, checkpoints and losses come in any order."""
     answer = Answer(str(turn.pk))
     answer.emit(EventType.RUN_STARTED, conversation=str(turn.conversation_id), message=str(turn.answer_id), model="m")
     for event in SAYS:
@@ -175,7 +173,7 @@ def said_by_openai(wires: list[WireEvent], row: Turn) -> tuple[str, list[str]]:
 
 
 def said_by_ag_ui(wires: list[WireEvent], row: Turn) -> list[dict[str, Any]]:
-    translation = Translation(Run("thread", "run", str(row.pk), "a", "m", (), str))
+    translation = Translation(RunHead("thread", "run", str(row.pk), "a", "m", (), str))
     events = [translation.begin(), *(event for wire in wires for event in translation.feed(wire))]
     events += translation.end(row)
     assert not problems(events)
@@ -183,7 +181,7 @@ def said_by_ag_ui(wires: list[WireEvent], row: Turn) -> list[dict[str, Any]]:
 
 
 def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(turn: Turn) -> None:
-    """Else nobody could decide, and the answer would wait for somebody who waits for it."""
+    """Otherwise the answer and its person would wait for each other."""
 
     async def run() -> tuple[list[WireEvent], int]:
         answer = Answer(str(turn.pk))
@@ -207,7 +205,7 @@ def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(tu
 
 
 def test_what_follows_a_loss_is_not_added_to_an_answer_that_lacks_what_was_lost(turn: Turn) -> None:
-    """Of a worker that dies after it; the rest is gone, but what is there makes sense."""
+    """The worker dies after the loss: the rest is missing, but the stored text makes sense."""
 
     async def run() -> Answer:
         answer = Answer(str(turn.pk))

@@ -37,11 +37,11 @@ def keep(caller: Caller, place: str, text: str, expect: int = 200, **more: Any) 
 
 
 def branch(caller: Caller, place: str) -> list[str]:
-    """What was asked and answered, oldest first."""
+    """Return the texts of the questions and answers, oldest first."""
     return [message["text"] for message in reversed(caller.get(f"conversations/{place}/messages/")["results"])]
 
 
-def asked(caller: Caller, place: str, number: int) -> list[str]:
+def questions(caller: Caller, place: str, number: int) -> list[str]:
     """The questions, once there are so many and all are answered."""
 
     def look() -> list[str]:
@@ -70,7 +70,7 @@ def test_what_is_kept_is_shown_and_sent_after_the_answer_in_its_order(person: Pe
     queued = keep(caller, place, "Second.", files=[file["id"]])
     assert caller.get(f"conversations/{place}/next/") == queued
     assert (queued["text"], queued["files"], queued["problem"]) == ("Second.", [file["id"]], "")
-    texts = asked(caller, place, 2)
+    texts = questions(caller, place, 2)
     assert texts[0].startswith("First.") and texts[1] == "Second."
     assert caller.get(f"conversations/{place}/next/", expect=404)["code"] == "no_next_message"
     second = Message.objects.get(conversation=place, role="user", depth=2)
@@ -114,9 +114,9 @@ def test_one_message_waits_and_the_second_is_refused(application: Application, p
             socket.send("watch", conversation=place)
             socket.until("ACK")
             socket.send("send", id=2, conversation=place, text="Second.")
-            heard: set[str] = set()
-            while not heard >= {"NEXT", "ACK"}:  # a TURN may come between: the worker has only just begun the first
-                heard.add(socket.receive()["type"])
+            types: set[str] = set()
+            while not types >= {"NEXT", "ACK"}:  # a TURN may come between: the worker has only just begun the first
+                types.add(socket.receive()["type"])
             socket.send("send", id=3, conversation=place, text="Third.")
             assert socket.until("ERROR")[-1]["code"] == "next_message_kept"
     assert person.caller.get(f"conversations/{place}/next/")["text"] == "Second."
@@ -136,7 +136,7 @@ def test_a_stopped_answer_does_not_send_it_and_says_so(person: Person) -> None:
     wrong = client.post(f"/c/{place}/next/send/", {"next": str(uuid4())})
     assert wrong.status_code == 404 and len(branch(caller, place)) == 2
     client.post(f"/c/{place}/next/send/", {"next": queued["id"]})
-    assert asked(caller, place, 2)[1] == SECOND
+    assert questions(caller, place, 2)[1] == SECOND
 
 
 def test_a_failed_answer_does_not_send_it(person: Person) -> None:
@@ -202,7 +202,7 @@ def test_a_killed_worker_leaves_it_unsent_while_the_interrupted_answer_goes_on(
 
 
 def left_behind(person: Person) -> Conversation:
-    """What a worker leaves that is killed after the answer and before it has sent what waits."""
+    """Return the rows of a worker that was killed after the answer, before it sent the waiting message."""
     place = past(person.user, 1)
     question, answer = place.messages.order_by("depth")
     Turn.objects.create(conversation=place, user_message=question, answer=answer, status=Turn.Status.DONE)
@@ -213,11 +213,11 @@ def left_behind(person: Person) -> Conversation:
 def test_a_worker_killed_before_it_sends_is_made_up_for(person: Person) -> None:
     place = left_behind(person)
     sweep_turns()
-    assert asked(person.caller, str(place.pk), 2)[1] == "Second."
+    assert questions(person.caller, str(place.pk), 2)[1] == "Second."
 
 
 def test_a_worker_killed_before_an_interrupted_answer_goes_on_is_made_up_for_once(person: Person) -> None:
-    """Not while whoever has ended it may see to it, and not once it has been gone on with."""
+    """The sweeper acts only when the process that ended the turn is gone, and only if the answer was not continued."""
     place = past(person.user, 1, status=Message.Status.INTERRUPTED)
     question, answer = place.messages.order_by("depth")
     ended = {"status": Turn.Status.INTERRUPTED, "finished": timezone.now()}
@@ -228,7 +228,7 @@ def test_a_worker_killed_before_an_interrupted_answer_goes_on_is_made_up_for_onc
     Turn.objects.filter(pk=turn.pk).update(finished=timezone.now() - timedelta(seconds=20))
     assert place.pk in resuming.due()
     sweep_turns()
-    assert asked(person.caller, str(place.pk), 2)[1] == TEXTS["continue"].built_in
+    assert questions(person.caller, str(place.pk), 2)[1] == TEXTS["continue"].built_in
     assert place.pk not in resuming.due()
 
 
@@ -236,7 +236,7 @@ def test_without_beat_any_worker_makes_up_for_it(person: Person) -> None:
     place = left_behind(person)
     background.streams().delete(background.key_of("chat.tasks.sweep_turns"))
     background.submit(schedule.look()).result()
-    assert asked(person.caller, str(place.pk), 2)[1] == "Second."
+    assert questions(person.caller, str(place.pk), 2)[1] == "Second."
 
 
 def test_two_workers_send_it_once(person: Person) -> None:
@@ -250,4 +250,4 @@ def test_two_workers_send_it_once(person: Person) -> None:
 
     with ThreadPoolExecutor(4) as workers:
         assert sorted(workers.map(send, range(4))) == [0, 0, 0, 1]
-    assert asked(person.caller, str(place.pk), 2)[1] == "Second."
+    assert questions(person.caller, str(place.pk), 2)[1] == "Second."

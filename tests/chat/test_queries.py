@@ -1,4 +1,4 @@
-"""The statements that a turn waits for read what Django would, and do what they say."""
+"""The SQL statements that a turn waits for: they read the same rows as Django would, and their effects."""
 
 from functools import partial
 from typing import Any
@@ -236,30 +236,30 @@ def test_a_branch_comes_oldest_first_and_knows_which_of_its_messages_have_files(
 
 
 def test_the_model_waits_for_eight_statements(application: Application, person: Person) -> None:
-    """Of the request: the token, the conversation, its lock, how things stand, the new rows. Of the worker: the claim,
-    the branch, and what it asks."""
+    """The request sends: the token, the conversation, its lock, its status, the new rows. The worker sends: the claim,
+    the branch, the last prompt."""
     mark = uuid4().hex
     with application.http("/api/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
         place = client.post("conversations/", json={"title": "T"}).json()["id"]
         send = partial(client.post, f"conversations/{place}/turns/")
         send(json={"text": "Before."})
         settled(person.user)
-        with listening() as heard:
-            turn = timed(application.model, heard, person.user, partial(send, json={"text": mark}), mark)
+        with listening() as statements:
+            turn = timed(application.model, statements, person.user, partial(send, json={"text": mark}), mark)
     assert turn.count <= 8, [each.shortened for each in turn.before]
 
 
 def test_a_program_of_openais_protocol_waits_for_nine(application: Application, person: Person) -> None:
-    """The token, the version of the workspace, the personas, the line, how things stand, the new rows; the claim, the
-    branch, and what it asks."""
+    """The request sends: the token, the version of the workspace, the personas, the line, the status, the new rows. The
+    worker sends: the claim, the branch, the last prompt."""
     mark = uuid4().hex
     body = {"model": "scripted", "messages": [{"role": "user", "content": mark}]}
     with application.http("/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
         client.post("chat/completions", json=body | {"messages": [{"role": "user", "content": "Before."}]})
         settled(person.user)
-        with listening() as heard:
+        with listening() as statements:
             turn = timed(
-                application.model, heard, person.user, partial(client.post, "chat/completions", json=body), mark
+                application.model, statements, person.user, partial(client.post, "chat/completions", json=body), mark
             )
     assert turn.count <= 9, [each.shortened for each in turn.before]
 

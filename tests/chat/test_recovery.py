@@ -1,4 +1,4 @@
-"""What stays true when a process dies or a service is away in the middle of an answer."""
+"""Recovery after a process dies or a service is away in the middle of an answer."""
 
 import json
 import signal
@@ -46,7 +46,7 @@ def test_a_killed_worker_leaves_an_interrupted_answer_with_all_that_was_shown_an
 
 
 def test_what_a_worker_has_asked_that_is_killed_at_once_is_in_the_ledger(caller: Caller, product: Product) -> None:
-    """The second request has just come to the provider; what the stream and the reports would say comes too late."""
+    """The worker is killed when its second request has reached the provider, before it reports anything."""
     tool = {"name": "get_tasks", "arguments": {}}
     steps = [{"tool_calls": [tool], "usage": {"input": 900, "output": 30}}, {"text": "Never said.", "ttft": 600}]
     words = uuid4().hex
@@ -65,7 +65,7 @@ def test_what_a_worker_has_asked_that_is_killed_at_once_is_in_the_ledger(caller:
 
 
 def went_on(caller: Caller, turn: dict[str, str]) -> str:
-    """The turn that goes on with an interrupted one, without anybody asking for it."""
+    """Return the turn that continues an interrupted one by itself."""
 
     def look() -> str:
         turns = Turn.objects.filter(conversation=UUID(turn["conversation"]))

@@ -1,4 +1,4 @@
-"""The HTML of an answer, and the work for it, are bounded whatever it holds."""
+"""The HTML of any answer, and the time to render it, are bounded."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ def test_a_text_of_any_kind_has_bounded_html(name: str) -> None:
 
 @pytest.mark.process
 def test_no_text_of_any_kind_takes_long() -> None:
-    """In processor time, in a process of its own: a text that takes longer ends it, and is the last that it names."""
+    """A process of its own renders the texts. One that takes too much CPU time ends it, and is the last named."""
     program = "import django; django.setup(); from tests.chat.dense_texts import render_all; render_all()"
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (process.returncode, process.stdout.splitlines()[-1:]) == (0, ["all"]), process.stdout + process.stderr

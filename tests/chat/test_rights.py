@@ -1,4 +1,4 @@
-"""What a person's groups give is what happens: over pages, API, the OpenAI protocol, runs, tools and open streams."""
+"""Rights of a person's groups hold on pages, in the API, the OpenAI protocol, runs, tools and open streams."""
 
 import html
 import json
@@ -200,7 +200,7 @@ def test_an_act_is_carried_out_with_its_right_alone(right: May, client: Client, 
 
 
 def undrafted(user: User) -> str:
-    """A task of which nothing is drafted by itself any more."""
+    """Return a task whose draft is not due."""
     pk = task_of(user)
     Task.objects.filter(pk=pk).update(draft="")
     return pk
@@ -348,7 +348,7 @@ def test_the_persona_of_a_project_answers_whoever_is_in_it(olga: User, model: Mo
 
 @pytest.fixture
 def restored() -> Iterator[None]:
-    """What everyone may use is for all tests of a worker."""
+    """Restore the rights of the group of everyone, which all tests of a process share."""
     yield
     full = PeopleGroup.of_everyone()
     PeopleGroup.objects.filter(everyone=True).update(all_models=True, all_tool_servers=True, may=full.may)
@@ -370,8 +370,8 @@ def test_an_answer_stops_when_its_model_is_taken_away_and_keeps_its_text(
 def test_a_group_of_the_provider_gained_and_lost_counts_for_what_is_open_already(
     application: Application, person: Person, restored: None
 ) -> None:
-    """A socket that was opened before may use what the group gives, and its answer, there and in a stream, ends when
-    the next sign-in takes the group away. How soon: `contrib.bench shares`."""
+    """A socket that is open already gets the rights of the new group. Its answer, there and in a stream, ends when the
+    next sign-in takes the group away. `contrib.bench shares` measures how soon."""
     PeopleGroup.objects.filter(everyone=True).update(all_models=False)
     group = save_group(user=None, group=None, fields={"name": uuid4().hex, "claim": "sales", "all_models": True})
     text = f"Write\nscript: {json.dumps({'text': 'word ' * 4000, 'interval': 0.05})}"
@@ -400,7 +400,7 @@ def test_a_group_of_the_provider_gained_and_lost_counts_for_what_is_open_already
 def test_both_protocols_refuse_what_ones_groups_and_roles_do_not_give(
     application: Application, person: Person, stranger: Person, able: Model, search: None, restored: None
 ) -> None:
-    """Models, personas, projects, threads and files of somebody else, and tools that no group of theirs has."""
+    """The refusals cover other people's models, personas, projects, threads and files, and tools of other groups."""
     theirs = Model.objects.create(provider=able.provider, name=f"kept {uuid4().hex}")
     persona = Persona.objects.create(owner=stranger.user, name=uuid4().hex, model=able)
     project = Project.objects.create(owner=stranger.user, name=uuid4().hex)

@@ -1,4 +1,4 @@
-"""Search in all messages of a person, and a conversation opened at what was found."""
+"""Search in all messages of a person, and a conversation opened at a hit."""
 
 import re
 from importlib import import_module
@@ -284,7 +284,7 @@ def test_what_others_called_theirs_is_not_read_by_a_search(user: User, query: st
 
 
 def test_a_message_belongs_to_whom_its_conversation_does(user: User) -> None:
-    """Also one that was written by code that does not know whose it is, and one of before the column."""
+    """This holds too for a message of code that does not set the owner, and for one from before the column."""
     expected = [Said("1", None, True, "brought along", None)]
     conversation = store(user, Foreign("elsewhere:1", "", None, None, False, expected, None))
     saying(user, "written")

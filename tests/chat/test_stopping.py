@@ -1,4 +1,4 @@
-"""Stops and deaths of workers around tools, told by what the tools' server itself has written down."""
+"""Stops and killed workers around tool calls. The log of the tools' server proves which calls ran."""
 
 from collections.abc import Iterator
 from pathlib import Path

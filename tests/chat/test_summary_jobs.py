@@ -1,4 +1,4 @@
-"""Summary jobs that fail, hang, are killed or come twice: nobody waits for long and no message is lost."""
+"""Summary jobs that fail, hang, are killed or run twice: sending is not blocked for long, and no message is lost."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from core.jobs import sweep
 from llm.models import Model
 from tests.application import Application
 from tests.chat.conversations import kill_worker, past
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.chat.growing import (
     FILLER,
     conversation,
@@ -52,8 +52,8 @@ def test_sending_is_refused_while_it_summarises_and_the_message_is_kept_by_whoev
     place = conversation(person, small(person))
     slow = {"summary": {"text": "## Now\nSlowly.", "ttft": 3.0}}
     while True:
-        asked = person.caller.ask(f"slow {FILLER}", {"tokens": 100, **slow}, str(place))
-        person.caller.ended(asked["id"])
+        started = person.caller.ask(f"slow {FILLER}", {"tokens": 100, **slow}, str(place))
+        person.caller.ended(started["id"])
         if person.caller.get(f"conversations/{place}/")["state"] == "summarising":
             break
     body = {"text": "Too early."}
@@ -143,10 +143,10 @@ def test_another_job_stands_in_once_for_one_whose_worker_was_killed(product: Pro
 
 def test_what_kills_its_worker_twice_is_given_up_and_sending_works(person: Person) -> None:
     place = past(person.user, 2)
-    asked = SummaryJob.objects.create(conversation=place, reason=SummaryJob.Reason.ASKED, used=7, fixed=3)
-    assert interrupt(asked.pk)
+    job = SummaryJob.objects.create(conversation=place, reason=SummaryJob.Reason.ASKED, used=7, fixed=3)
+    assert interrupt(job.pk)
     second = SummaryJob.objects.live().get(conversation=place)
-    assert (second.status, second.reason, second.used, second.fixed) == (SummaryJob.Status.QUEUED, asked.reason, 7, 3)
+    assert (second.status, second.reason, second.used, second.fixed) == (SummaryJob.Status.QUEUED, job.reason, 7, 3)
     assert (second.again, state_of(place.pk)) == (True, Conversation.State.SUMMARISING)
     assert interrupt(second.pk) and not interrupt(second.pk)
     assert not SummaryJob.objects.live().filter(conversation=place).exists()
@@ -208,39 +208,39 @@ def test_a_job_with_too_little_time_left_is_not_begun_nor_stood_in_for(person: P
 
 def test_its_end_locks_the_conversation_first_as_a_send_does(person: Person) -> None:
     job = SummaryJob.objects.create(conversation=past(person.user, 2))
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         interrupt(job.pk)
-    statements = [each["sql"] for each in asked]
+    statements = [each["sql"] for each in queries]
     locked = next(place for place, sql in enumerate(statements) if "FOR UPDATE" in sql)
     changed = next(place for place, sql in enumerate(statements) if sql.startswith('UPDATE "chat_summaryjob"'))
     assert '"chat_conversation"' in statements[locked] and locked < changed
 
 
 def test_the_command_goes_on_with_what_stands_in(application: Application, person: Person) -> None:
-    name, said, problems = uuid4().hex, StringIO(), StringIO()
+    name, output, problems = uuid4().hex, StringIO(), StringIO()
     place = conversation(
         person, small(person, window=6_000, summary_model=writer(application, name, {"text": WRITTEN}))
     )
     until_summarised(person, place)
-    asked = len(application.model.finished(name))
+    requests = len(application.model.finished(name))
     Summary.objects.exclude(conversation=place).delete()
     Summary.objects.filter(conversation=place).update(prompt_version=999)
     application.model.set_script(name, {"text": "## Now\nNever.", "silent_after": 0})
 
     def rebuild() -> None:
         try:
-            call_command("summaries", "rebuild", stdout=said, stderr=problems)
+            call_command("summaries", "rebuild", stdout=output, stderr=problems)
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(1) as pool:
         rebuilt = pool.submit(rebuild)
-        application.model.arrived(name, asked + 1)
+        application.model.arrived(name, requests + 1)
         assert interrupt(SummaryJob.objects.live().get(conversation=place).pk)
         application.model.set_script(name, {"text": WRITTEN})
         application.model.drop()
         rebuilt.result()
-    assert (said.getvalue().splitlines()[-1][:2], problems.getvalue()) == ("1 ", "")
+    assert (output.getvalue().splitlines()[-1][:2], problems.getvalue()) == ("1 ", "")
     newest = SummaryJob.objects.filter(conversation=place).latest("id")
     assert (newest.again, newest.status) == (True, SummaryJob.Status.DONE)
     assert Summary.objects.filter(conversation=place).latest("id").prompt_version != 999
@@ -266,16 +266,16 @@ def test_a_job_that_ends_between_chunks_leaves_whole_turns_and_the_next_job_goes
     failed = SummaryJob.objects.get(conversation=row)
     assert (failed.status, failed.code) == (SummaryJob.Status.FAILED, "summary_timeout")
     half = Summary.objects.filter(conversation=row).latest("id")
-    told = half.messages
-    assert (half.first, half.last) == (rows[0], rows[told - 1]) and half.last.role == "assistant" and told <= 14
+    count = half.messages
+    assert (half.first, half.last) == (rows[0], rows[count - 1]) and half.last.role == "assistant" and count <= 14
     hurt.update(parts=rows[14].parts)
     turn(person, row.pk, mark := uuid4().hex)
     system, summary, *history = prompt(application, mark)
     assert (system["role"], summary["role"]) == ("system", "system")
-    assert [said["content"] for said in history[:-3]] == [each.text for each in rows[told:]]
+    assert [message["content"] for message in history[:-3]] == [each.text for each in rows[count:]]
     whole = Summary.objects.filter(conversation=row).latest("id")
     assert SummaryJob.objects.filter(conversation=row).latest("id").status == SummaryJob.Status.DONE
-    assert whole.messages == whole.last.depth + 1 > told and whole.first == rows[0]
+    assert whole.messages == whole.last.depth + 1 > count and whole.first == rows[0]
     since = Summary.objects.filter(conversation=row, pk__gt=half.pk).earliest("id")
     assert since.supersedes == half and since.last.role == "assistant"
 
@@ -329,9 +329,9 @@ def test_a_file_that_only_its_name_is_sent_of_counts_as_that(
     file = upload(person, "long.txt", ("word " * 4_800).encode())
     place = conversation(person, small(person, window=12_288, ceiling=None, floor=None))
     Conversation.objects.filter(pk=place).update(automatic_summaries=False)
-    asked(person, str(place), "Here it is.", files=[file["id"]])
+    ask_and_wait(person, str(place), "Here it is.", files=[file["id"]])
     for number in range(9):
-        asked(person, str(place), f"{number} {FILLER * 4}")
+        ask_and_wait(person, str(place), f"{number} {FILLER * 4}")
     row = Conversation.objects.select_related("owner", "persona__budget_profile").get(pk=place)
     ended = Turn.objects.filter(conversation=place).latest("pk")
     context, call = context_for(SummaryJob(conversation=row, model=ended.model)), ended.report["calls"][-1]

@@ -20,14 +20,14 @@ def model(application: Application, committed: None, scripted_model_row: Model) 
 
 @pytest.fixture
 def place(person: Person, model: Model) -> str:
-    """A conversation whose persona names the tools."""
+    """Return a conversation whose persona has the tools for tasks."""
     body = {"name": "Secretary", "instructions": "", "tools": ["tasks"], "model": str(model.pk)}
     persona = person.caller.post("personas/", body, expect=201)["id"]
     return str(person.caller.post("conversations/", {"persona": persona}, expect=201)["id"])
 
 
 def called(person: Person, place: str, name: str, **arguments: Any) -> tuple[str, bool]:
-    """What the model is told when it makes this call, and whether as an error."""
+    """Have the model make this call. Return the text of the result, and whether it is an error."""
     steps = {"steps": [{"tool_calls": [{"name": name, "arguments": arguments}]}, SAID], "note": uuid4().hex}
     ended = person.caller.ended(person.caller.ask("Please.", steps, place)["id"])
     assert ended["status"] == "done"
@@ -152,7 +152,7 @@ def test_in_a_run_there_are_only_those_of_the_step_and_they_are_about_its_item(
     scenario = with_items(work(person, application, model), [script(steps, MARK, SAID), script(*DONE)])
     run = scenario.begin()["id"]
     done = scenario.until(run, "done")
-    assert scenario.asked() == [".C01", ".C02"]
+    assert scenario.sent_items() == [".C01", ".C02"]
     parts = person.caller.turn(done["steps"][0]["turn"])["parts"]
     results = [part["text"] for part in parts if part["type"] == "tool_result"]
     assert "is about" in results[0] and "no tool of this name" in results[1]

@@ -1,4 +1,4 @@
-"""Texts that an administrator has written: what a model gets of them, what reports say, and the admin's pages."""
+"""Texts of an administrator: in prompts, in reports, and on the admin's pages."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from projects.planner.models.task import Task
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.chat.conversations import past
-from tests.chat.documents import asked, picture, upload
+from tests.chat.documents import ask_and_wait, picture, upload
 from tests.conftest import Person
 from tests.product import until
 
@@ -75,7 +75,7 @@ def test_a_model_gets_what_was_written_and_the_report_names_the_versions(
     assert "Zitiere wie [1]." in second[0]["content"] and second[-1]["role"] == "tool"
     note, image = upload(person, "note.txt", b"Twelve apples."), upload(person, "shot.png", picture())
     files = [note["id"], image["id"]]
-    turn = asked(person, place, f"And now? {later}", models=[str(caller_of_tools.pk)], files=files)
+    turn = ask_and_wait(person, place, f"And now? {later}", models=[str(caller_of_tools.pk)], files=files)
     messages = application.model.finished(later)[0].body["messages"]
     assert [each["content"] for each in messages if each["role"] == "tool"] == ["(gone)"]
     above, _, body = messages[-2]["content"].partition("\n")
@@ -98,7 +98,7 @@ def test_a_stored_turn_is_planned_again_under_its_own_texts(
     write(omission_note="(cut)", answer_stopped="(stopped)")
     model = Model.objects.create(provider=scripted_model_row.provider, name=uuid4().hex, context_window=2_000)
     conversation = past(person.user, 40, status="stopped")
-    asked(person, str(conversation.pk), "And then?", models=[str(model.pk)])
+    ask_and_wait(person, str(conversation.pk), "And then?", models=[str(model.pk)])
     turns = chosen(most=10, owner=person.user)
     write(omission_note="(more)")
     [result] = planned(turns)

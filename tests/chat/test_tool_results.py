@@ -16,7 +16,7 @@ from chat.conversations.erasing import erase
 from chat.models import Conversation, ToolResult
 from files.services import stored_bytes
 from llm.models import Model, ToolServer
-from llm.tokens import CATCH_ALL, Tokenizer
+from llm.tokens import CATCH_ALL, NamedTokenizer
 from personas.models import Persona
 from tests.application import Application
 from tests.conftest import Person
@@ -26,7 +26,7 @@ MARKER = re.compile(
     r"\n\[… (\d+) tokens left out; read_result with “([0-9a-f-]{36})” gives any part of the whole …\]\n"
 )
 ANSWER = {"text": "I have read it."}
-COUNT = Tokenizer(CATCH_ALL).count
+COUNT = NamedTokenizer(CATCH_ALL).count
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def calls(*named: tuple[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 class Turns:
-    """Turns in one place, and what the model server got of each."""
+    """Turns in one conversation, and the requests to the model of each."""
 
     def __init__(self, application: Application, person: Person, place: str, model: Model) -> None:
         self.application, self.person, self.place, self.model = application, person, place, model
@@ -87,10 +87,10 @@ class Turns:
         return [record.body for record in self.application.model.finished(self.mark)]
 
     def results(self, call: int) -> list[str]:
-        """What the tools' messages of a call hold."""
+        """Return the contents of the tools' messages in a call."""
         return [each["content"] for each in self.bodies()[call]["messages"] if each["role"] == "tool"]
 
-    def kept(self) -> ToolResult:
+    def stored_result(self) -> ToolResult:
         return ToolResult.objects.get(conversation=UUID(self.place))
 
     def plan(self) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def test_the_page_the_panel_and_the_export_say_how_long_it_really_is(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turn = turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    stored_row = turns.kept()
+    stored_row = turns.stored_result()
     tokens = f"{COUNT(stored_row.text):,}"
     client = Client()
     client.force_login(person.user)
@@ -214,7 +214,7 @@ def test_a_kept_result_counts_as_stored_and_goes_with_its_conversation(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    stored_row = turns.kept()
+    stored_row = turns.stored_result()
     assert stored_bytes(person.user) == stored_row.size == len(stored_row.text.encode())
     erase(Conversation.objects.get(pk=turns.place))
     assert not ToolResult.objects.filter(pk=stored_row.pk).exists() and stored_bytes(person.user) == 0
@@ -239,7 +239,7 @@ def test_what_is_beyond_what_is_kept_is_named(
     row = served(Misbehaving([tool("log")], results={"log": {"size": 5_000_000}}))
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turn = turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    stored_row = turns.kept()
+    stored_row = turns.stored_result()
     assert len(stored_row.text) == 4_000_000 and stored_row.characters > 4_500_000
     assert turns.results(1)[0].endswith("\nLAST")
     [note] = [each for each in turns.report(turn, 1)["notes"] if "characters" in each]
@@ -340,7 +340,7 @@ def test_a_result_of_a_deleted_message_is_read_no_more(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    stored_row = turns.kept()
+    stored_row = turns.stored_result()
     question = stored_row.message.parent_id
     assert isinstance(question, UUID)
     person.caller.http.patch(f"messages/{question}/", json={"mark": "excluded"}).raise_for_status()

@@ -1,4 +1,4 @@
-"""The contract of the socket and of SSE: the document that describes it, held against what is really sent."""
+"""The contract of the socket and of SSE: its document agrees with the frames that are sent."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def contract(client: Client, committed: None) -> Any:
 
 
 def problems(contract: Any, frame: Any, *, by: str) -> list[str]:
-    """What of a frame is not as the document says; `by` is who sent it: its operation `send` is the server's."""
+    """Return how a frame differs from the document. `by` is its sender: the operation `send` is the server's."""
     named = {reference["$ref"].rpartition("/")[2] for reference in contract["operations"][by]["messages"]}
     if frame["type"] not in named:
         return [f"{frame['type']} is not of the operation {by}"]

@@ -14,7 +14,7 @@ PARAMETER = re.compile(r"%\((\w+)\)s")
 
 @dataclass(frozen=True)
 class Address:
-    """`parameters` are the names of what the route takes, such as pk."""
+    """An address of the URLconf. `parameters` are the names of its parameters, such as pk."""
 
     url: str
     parameters: tuple[str, ...]
@@ -26,9 +26,9 @@ class Address:
 
 
 def addresses(values: Mapping[str, str]) -> list[Address]:
-    """`values`: "segment/parameter" or "parameter" → what to put there; raises LookupError for one it does not know.
+    """Return all addresses with these values of parameters, by "segment/parameter" or "parameter".
 
-    The segment is the part of the path before the parameter, which names what the id is of.
+    The segment is the part of the path before the parameter. Raises LookupError for a parameter without a value.
     """
     return [
         Address("/" + _filled(template, values), tuple(PARAMETER.findall(template)), view)

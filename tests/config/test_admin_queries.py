@@ -32,7 +32,7 @@ WITHOUT = {"webaccess"}  # has one row, and its list leads there
 
 
 def one_of_each(number: int) -> None:
-    """With owners and all that is named of their own, so that nothing is read once for several."""
+    """Create one row of each kind, with an owner of its own, so that no query serves two rows."""
     name, now = f"a-name-of-some-length-{number}", timezone.now()
     owner = User.objects.create_user(name)
     model = Model.objects.create(provider=Provider.objects.create(name=name), name=name)

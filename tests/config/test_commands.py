@@ -132,10 +132,8 @@ def test_what_is_wrong_is_said_with_how_to_mend_it(tmp_path: Path) -> None:
 def test_a_redis_that_cannot_be_used_is_named_by_its_variable(product: Product, tmp_path: Path) -> None:
     with Valkey(tmp_path, "--replicaof", "127.0.0.1 1") as replica:
         result = doctor(product.environment, CACHE_URL=replica.url)
-    sentence = (
-        f"Redis at 127.0.0.1:{replica.port} is a replica, which takes no writes; have CACHE_URL lead to the first"
-    )
-    assert sentence in result.stdout
+    text = f"Redis at 127.0.0.1:{replica.port} is a replica, which takes no writes; have CACHE_URL lead to the first"
+    assert text in result.stdout
     assert result.returncode == 1
 
 

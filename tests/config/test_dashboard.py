@@ -1,4 +1,4 @@
-"""The start page of the admin: its numbers, who sees which, and what they lead to."""
+"""The start page of the admin: its numbers, the rights to see them, and their links."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -40,7 +40,7 @@ def _counted_anew() -> None:
 
 
 def count_anew() -> None:
-    """Drop the page's counts, which it caches for a minute, of the test before."""
+    """Forget the counts of another test, which the page caches for a minute."""
     cache.delete_many(["admin:files", *(f"admin:people:{days}" for days in CHOICES)])
 
 
@@ -71,7 +71,7 @@ def call_of(person: User, model: Model, *, days_ago: int = 0, **fields: Any) -> 
 
 @pytest.fixture
 def used(admin_user: User, model: Model) -> Model:
-    """Two people who were answered, one answer that failed twice, and one that is being written."""
+    """Create turns: answers of two people, an answer that failed twice, and a running one."""
     other = User.objects.create_user("olga")
     private = Persona.objects.create(owner=other, name="My secret helper")
     call_of(admin_user, model, cost=Decimal("1.50"))
@@ -142,8 +142,8 @@ def test_every_number_leads_to_the_rows_it_counts(admin_client: Client, used: Mo
         turns["first"][0][1]: 1,
         turns["stops_url"]: 1,
     }
-    numbers = {url: len(admin_client.get(url).context["cl"].result_list) for url in expected}
-    assert numbers == expected
+    counts = {url: len(admin_client.get(url).context["cl"].result_list) for url in expected}
+    assert counts == expected
     assert parse_qs(urlsplit(turns["failures"][0][1]).query)["error"] == ["rate_limited"]
 
 

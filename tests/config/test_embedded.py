@@ -38,7 +38,7 @@ FAST = ("fsync=off",)
 
 
 class Supervised:
-    """`async with Supervised(data) as children`: stops them at the end. What they say is in `output`."""
+    """Runs the embedded services: `async with Supervised(data) as children`. Their output is in `output`."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -46,8 +46,8 @@ class Supervised:
         self.stack = AsyncExitStack()
 
     async def __aenter__(self) -> Children:
-        lock = self.stack.enter_context(paths.lock_data_dir(self.data))
-        children = Children(lock, self.output)
+        descriptor = self.stack.enter_context(paths.lock_data_dir(self.data))
+        children = Children(descriptor, self.output)
         self.stack.push_async_callback(children.stop)
         return children
 
@@ -217,7 +217,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def eventually(condition: Callable[[], object], what: str) -> None:
-    """`until` for tests whose event loop has to go on meanwhile."""
+    """Wait as `until` does, while the test's event loop goes on."""
     await asyncio.to_thread(until, condition, what)
 
 
@@ -251,7 +251,7 @@ async def test_a_stop_starts_nothing_again(tmp_path: Path) -> None:
 
 
 async def test_killed_services_come_back_with_their_data(tmp_path: Path, soon: None) -> None:
-    """PostgreSQL leaves a process that computes, beside which no other would start."""
+    """A killed PostgreSQL leaves a process that still computes, and no other server starts beside it."""
     supervised = Supervised(tmp_path)
     async with supervised as children:
         await start_services(children, tmp_path)

@@ -1,4 +1,4 @@
-"""The examples for programs: what the page shows, saved and run as it stands, with a token in its place."""
+"""The examples for programs on the page run as they are, with a real token."""
 
 import html
 import json
@@ -28,7 +28,7 @@ PLACEHOLDER = "gh_your-token"
 
 @pytest.fixture
 def shown(product: Product, person: Person) -> dict[str, str]:
-    """By name, the programs as somebody copies them from the page."""
+    """Return the programs of the page by name."""
     client = Client()
     client.force_login(person.user)
     cookies = {settings.SESSION_COOKIE_NAME: client.cookies[settings.SESSION_COOKIE_NAME].value}

@@ -1,4 +1,4 @@
-"""The owner of each row: growing tables can be divided by person and by time, as docs/operate/growth.md says."""
+"""Tables that grow with use can be divided by person and by time, as docs/operate/growth.md says."""
 
 from importlib import import_module
 from typing import Any
@@ -41,14 +41,14 @@ STAYS = {
 
 
 def unique_keys(kind: type[models.Model]) -> set[tuple[str, ...]]:
-    """The columns of each unique index of the table but that of the primary key."""
+    """Return the columns of each unique index of the table, without the primary key."""
     with connection.cursor() as cursor:
         constraints = connection.introspection.get_constraints(cursor, kind._meta.db_table)
     return {tuple(each["columns"]) for each in constraints.values() if each["unique"] and not each["primary_key"]}
 
 
 def goes(kind: type[models.Model], below: frozenset[type[models.Model]] = frozenset()) -> bool:
-    """Whether a row is deleted with a person, who may stand several tables above."""
+    """Return whether a row is deleted with a person, maybe through several tables."""
     if kind is User:
         return True
     above: set[Any] = {
@@ -77,7 +77,7 @@ def test_what_is_somebodys_goes_with_them() -> None:
 
 @pytest.mark.django_db
 def test_a_turn_belongs_to_whom_its_conversation_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that was written by code that does not know whose it is, and one of before the column."""
+    """This holds too for a turn of code that does not set the owner, and for one from before the column."""
     people = [User.objects.create_user(name) for name in ("one", "other")]
     turns: dict[UUID, Turn] = {}
     for person in people:

@@ -1,4 +1,4 @@
-"""The watch of HAProxy ends one that hangs, and leaves one alone that is slow, full, or not there."""
+"""The watchdog kills a HAProxy that hangs, and leaves one alone that is slow, full, or not running."""
 
 import importlib.util
 import re

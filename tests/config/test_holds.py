@@ -1,4 +1,4 @@
-"""Legal holds: what is under one is there after everything that removes rows, by whatever way.
+"""Legal holds: rows under one survive everything that removes rows.
 
 The addresses come from the URLconf, so that a new one is tried when it is added; sweeps are in
 `tests/chat/test_retention.py`.
@@ -67,8 +67,8 @@ def test_it_is_said_of_each_kind_of_row_whether_a_hold_keeps_it() -> None:
 
 def test_no_address_removes_what_is_under_a_hold(household: Household, people: Callable[..., User]) -> None:
     owner = next(row for row in household.rows if isinstance(row, User))
-    rows = [row for row in household.rows if paths_to_holds(type(row))]
-    rows = [row for row in rows if owner.pk in owners(row)]
+    held_rows = [row for row in household.rows if paths_to_holds(type(row))]
+    held_rows = [row for row in held_rows if owner.pk in owners(row)]
     User.objects.filter(pk=owner.pk).update(legal_hold=True)
     admin, refused, wrong = people(is_staff=True, is_superuser=True), 0, []
     for person in (owner, admin):
@@ -80,9 +80,9 @@ def test_no_address_removes_what_is_under_a_hold(household: Household, people: C
             answer = ask(browser, method, address.url)
             browser.force_login(person)
             refused += answer.status_code == 409 and HELD in answer.text
-            removed = [row for row in rows if not type(row)._base_manager.filter(pk=row.pk).exists()]
+            removed = [row for row in held_rows if not type(row)._base_manager.filter(pk=row.pk).exists()]
             wrong += [(method, address.url, row) for row in removed]
-            rows = [row for row in rows if row not in removed]
+            held_rows = [row for row in held_rows if row not in removed]
     assert not wrong
     assert refused > 12
     Reminder.objects.filter(text=PRIVATE).exclude(pk__in=[row.pk for row in household.rows]).delete()  # of copies
@@ -128,14 +128,14 @@ def test_no_text_and_no_name_under_a_hold_is_written_over(household: Household) 
 
 def test_a_hold_on_one_conversation_keeps_its_title(people: Callable[..., User]) -> None:
     owner = people()
-    locked, other, unnamed = (Conversation.objects.create(owner=owner, title=title) for title in ("First", "First", ""))
-    Conversation.objects.filter(pk__in=[locked.pk, unnamed.pk]).update(legal_hold=True)
+    frozen, other, unnamed = (Conversation.objects.create(owner=owner, title=title) for title in ("First", "First", ""))
+    Conversation.objects.filter(pk__in=[frozen.pk, unnamed.pk]).update(legal_hold=True)
     with pytest.raises(ProductError, match=HELD):
-        update_conversation(user=owner, conversation=locked, fields={"title": "Second"})
+        update_conversation(user=owner, conversation=frozen, fields={"title": "Second"})
     for place in (other, unnamed):
         update_conversation(user=owner, conversation=place, fields={"title": "Second"})
     titles = dict(Conversation.objects.filter(owner=owner).values_list("pk", "title"))
-    assert titles == {locked.pk: "First", other.pk: "Second", unnamed.pk: "Second"}
+    assert titles == {frozen.pk: "First", other.pk: "Second", unnamed.pk: "Second"}
 
 
 def owners(row: object) -> set[object]:
@@ -143,7 +143,7 @@ def owners(row: object) -> set[object]:
 
 
 def test_a_hold_on_a_conversation_keeps_what_belongs_to_it(household: Household, people: Callable[..., User]) -> None:
-    """Its person, the task that it is of, and a file in it that is somebody else's."""
+    """The hold keeps the conversation's person, its task, and a file of another person in it."""
     rows = {type(row): row for row in household.rows}
     owner, run, file = rows[User], rows[Run], rows[File]
     assert isinstance(owner, User) and isinstance(run, Run) and isinstance(file, File)

@@ -1,4 +1,4 @@
-"""The addresses in the logs, without the secrets in them."""
+"""Log lines about the addresses that people and programs request."""
 
 import io
 import json
@@ -105,9 +105,9 @@ def test_one_id_finds_the_lines_of_the_request_and_of_the_call_of_the_model(
     [turn] = caller.http.post(f"conversations/{place}/turns/", json=body, headers=page).json()["turns"]
     caller.ended(turn["id"])
     assert caller.http.get(f"conversations/{uuid4()}/", headers=page).status_code == 404
-    lines_of_page = [line for line in map(json.loads, written.getvalue().splitlines()) if "from-the-page" in str(line)]
-    [call] = [line for line in lines_of_page if line["logger"] == "llm.providers.streaming"]
-    [refused] = [line for line in lines_of_page if line["logger"] == "django.request"]
+    lines = [line for line in map(json.loads, written.getvalue().splitlines()) if "from-the-page" in str(line)]
+    [call] = [line for line in lines if line["logger"] == "llm.providers.streaming"]
+    [refused] = [line for line in lines if line["logger"] == "django.request"]
     assert call["turn_id"] == turn["id"] and call["user_id"] == refused["user_id"]
     assert call["level"] == "INFO" and call["time"].endswith("+00:00")
     assert "turn_id" not in refused
@@ -133,7 +133,7 @@ def test_what_is_known_goes_along_with_a_job() -> None:
 
 
 def test_thousands_of_lines_as_json_hold_no_secret_text_or_search(written: io.StringIO, settings: Settings) -> None:
-    """One of the access log for each way in which an address can hold something, and the traceback of an error."""
+    """The lines are one of the access log for each way to put a text into an address, and the traceback of an error."""
     settings.LOG_FORMAT = "json"
     server = LimitedServer(application=None, endpoints=["tcp:0"], action_logger=AccessLogGenerator(io.StringIO()))
     secret = "hidden-" + TOKEN

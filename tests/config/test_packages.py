@@ -54,32 +54,34 @@ def edges() -> dict[tuple[str, str], str]:
     """(package, package it imports from) with an example of such an import."""
     paths = {dotted(path): path for path in modules(*ours())}
     packages = {dotted(path.parent / "__init__.py") for path in paths.values()}
-    names, imports = set(paths) | packages, {}
+    names, examples = set(paths) | packages, {}
     for name, path in paths.items():
         for target in imported(ast.parse(path.read_text()), names):
             pair = room(home(name, packages)), room(home(target, packages))
             if target in names and pair[0] != pair[1]:
-                imports[pair] = f"{name} imports {target}"
-    return imports
+                examples[pair] = f"{name} imports {target}"
+    return examples
 
 
 def wrong(imports: dict[tuple[str, str], str]) -> list[str]:
-    """Imports of a parent's modules, and pairs of packages that import each other, at whatever depth they part.
+    """Return sentences about imports of a parent's modules, and about packages that import each other, at any depth.
 
     A package in `core` may import the modules of `core`, unless one of those imports it.
     """
-    problems, shown = [], defaultdict(str)
+    sentences, links = [], defaultdict(str)
     for (package, other), example in imports.items():
         if other == GROUND and package.startswith(f"{other}.") and (other, package) not in imports:
             continue
         if package.startswith(f"{other}."):
-            problems.append(f"{package} imports its parent: {example}")
+            sentences.append(f"{package} imports its parent: {example}")
         elif not other.startswith(f"{package}."):
             ours, theirs = package.split("."), other.split(".")
             depth = next(number for number, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1])
-            shown[".".join(ours[: depth + 1]), ".".join(theirs[: depth + 1])] = example
-    problems += [f"they import each other: {shown[pair]}, {shown[pair[::-1]]}" for pair in shown if pair[::-1] in shown]
-    return problems
+            links[".".join(ours[: depth + 1]), ".".join(theirs[: depth + 1])] = example
+    sentences += [
+        f"they import each other: {links[pair]}, {links[pair[::-1]]}" for pair in links if pair[::-1] in links
+    ]
+    return sentences
 
 
 def test_packages_import_in_one_direction() -> None:
@@ -89,17 +91,17 @@ def test_packages_import_in_one_direction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "problem"),
+    ("pairs", "sentence"),
     [
         ([("chat.turns", "chat")], "imports its parent"),
         ([("chat.turns", "chat.runs"), ("chat.runs.deep", "chat.turns")], "import each other"),
         ([("core.api", "core"), ("core", "core.api")], "imports its parent"),
     ],
 )
-def test_what_goes_both_ways_is_found(pairs: list[tuple[str, str]], problem: str) -> None:
-    problems = wrong(dict.fromkeys(pairs, "an example"))
-    assert problems
-    assert all(problem in each for each in problems)
+def test_what_goes_both_ways_is_found(pairs: list[tuple[str, str]], sentence: str) -> None:
+    sentences = wrong(dict.fromkeys(pairs, "an example"))
+    assert sentences
+    assert all(sentence in each for each in sentences)
 
 
 def test_one_way_is_allowed() -> None:

@@ -31,13 +31,12 @@ def stopping(request: HttpRequest) -> HttpResponse:
     return next(iter(()))
 
 
-view_began = threading.Event()
-to_end = threading.Event()
+running, to_end = threading.Event(), threading.Event()
 
 
 def lasting(request: HttpRequest) -> HttpResponse:
     User.objects.exists()
-    view_began.set()
+    running.set()
     to_end.wait(60)
     return HttpResponse()
 
@@ -56,7 +55,7 @@ def test_a_body_that_is_too_large_is_refused_and_is_no_failure(settings: Setting
 @pytest.mark.parametrize("address", ["/api/v1/conversations/", "/v1/chat/completions", "/login/"])
 @pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
 def test_no_body_is_decoded_in_the_square_of_its_length(charset: str, address: str, kind: str) -> None:
-    """Punycode of 8 MB would take hours, in a thread that nobody can end."""
+    """Punycode of 8 MB would take hours, in a thread that cannot be ended."""
     program = Program(User.objects.create_user("olga"), "chat")
     body = b'--x\r\nContent-Disposition: form-data; name="username"\r\n\r\na-' + b"b" * 200_000 + b"\r\n--x--\r\n"
     refused = program.client.generic("POST", address, body, content_type=f"{kind}; boundary=x; charset={charset}")
@@ -69,8 +68,8 @@ def test_bodies_in_encodings_of_texts_are_read(charset: str) -> None:
     program = Program(User.objects.create_user("olga"), "chat")
     body = b'{"title": "x"}' if charset == "unheard-of" else '{"title": "x"}'.encode(charset)
     kind = f"application/json; charset={charset}"
-    response: Any = program.client.generic("POST", "/api/v1/conversations/", body, content_type=kind)
-    assert (response.status_code, response.json()["title"]) == (201, "x")
+    answer: Any = program.client.generic("POST", "/api/v1/conversations/", body, content_type=kind)
+    assert (answer.status_code, answer.json()["title"]) == (201, "x")
 
 
 @pytest.mark.parametrize("name", ['name="f"', 'name="file"; filename="a.txt"'])
@@ -104,7 +103,7 @@ def test_a_refusal_lists_so_many_errors_and_no_more() -> None:
 def test_who_finds_no_connection_to_the_database_free_is_told_to_come_again(rf: RequestFactory) -> None:
     error = OperationalError("couldn't get a connection after 30.00 sec")
     error.__cause__ = PoolTimeout()
-    context = {"request": rf.get("/api/v1/files/"), "view": None, "args": (), "kwargs": {}}
+    context: dict[str, Any] = {"request": rf.get("/api/v1/files/"), "view": None, "args": (), "kwargs": {}}
     answer = handle(error, cast("ExceptionHandlerContext", context))
     assert answer is not None
     assert (answer.status_code, answer.data["code"], answer.headers["Retry-After"]) == (503, "unavailable", "5")
@@ -119,13 +118,13 @@ def test_an_unknown_address_of_the_api_is_a_problem_too(client: Client) -> None:
 @pytest.mark.parametrize("address", ["export/", "conversations/{}/export/", "turns/{}/events/"])
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_a_method_that_an_address_of_the_api_does_not_know_is_a_problem_too(address: str, method: str) -> None:
-    """Also of those with a view that is none of Django REST framework's; no form's token is asked for."""
+    """This holds too for views that are not of Django REST framework. No CSRF token is needed."""
     refused = Client(enforce_csrf_checks=True).generic(method, f"/api/v1/{address.format(uuid4())}")
     assert (refused.status_code, refused.json()["code"], refused["Allow"]) == (405, "method_not_allowed", "GET")
     assert refused["Content-Type"] == "application/problem+json"
 
 
-def asked(address: str) -> dict[str, Any]:
+def problem_of(address: str) -> dict[str, Any]:
     """The head of the answer."""
 
     async def head() -> Any:
@@ -139,7 +138,7 @@ def asked(address: str) -> dict[str, Any]:
 
 def test_a_view_that_raises_stop_iteration_answers(settings: Settings) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
-    assert asked("/stops/")["status"] == 500
+    assert problem_of("/stops/")["status"] == 500
 
 
 def without_a_connection(get_response: object) -> Callable[[HttpRequest], HttpResponse]:
@@ -155,16 +154,18 @@ def without_a_connection(get_response: object) -> Callable[[HttpRequest], HttpRe
 def test_so_is_who_cannot_even_be_looked_up(settings: Settings, address: str, media_type: bytes) -> None:
     middleware = "django_htmx.middleware.HtmxMiddleware"
     settings.MIDDLEWARE = [middleware, f"{__name__}.without_a_connection"]
-    answer = asked(address)
+    answer = problem_of(address)
     headers = dict(answer["headers"])
     assert (answer["status"], headers[b"Content-Type"], headers[b"Retry-After"]) == (503, media_type, b"5")
 
 
-@pytest.mark.parametrize("left", [False, True])
-def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(settings: Settings, left: bool) -> None:
+@pytest.mark.parametrize("cancel", [False, True])
+def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(
+    settings: Settings, cancel: bool
+) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
     pool: Any = connection.pool  # type: ignore[attr-defined]  # of PostgreSQL's alone
-    view_began.clear()
+    running.clear()
     to_end.clear()
 
     def lent() -> int:
@@ -178,11 +179,11 @@ def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(
         messages.put_nowait({"type": "http.request"})
 
         async def send(_: object) -> None:
-            """Nobody reads."""
+            """Discard the message: there is no reader."""
 
         request = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
-        await asyncio.to_thread(view_began.wait, 60)
-        if left:
+        await asyncio.to_thread(running.wait, 60)
+        if cancel:
             messages.put_nowait({"type": "http.disconnect"})
         request.cancel()  # as daphne does, every second until it ends
         await asyncio.sleep(0)

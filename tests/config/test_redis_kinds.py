@@ -1,4 +1,4 @@
-"""The errors for variables that name a Redis which answers but cannot be used, from real servers."""
+"""A start names each Redis that answers but cannot be used, and what to do. The tests use real servers."""
 
 from pathlib import Path
 

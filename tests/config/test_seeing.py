@@ -1,4 +1,4 @@
-"""The events for Sentry and for a collector of traces: they share an id, and hold no text of a person."""
+"""Data sent to Sentry and to a collector of traces: it shares one id, and has no text of a person or a model."""
 
 import gzip
 import io
@@ -43,7 +43,7 @@ ATTRIBUTES = {
 
 
 class Receiver(ThreadingHTTPServer):
-    """A server that collects the posted bodies, unpacked, by path."""
+    """A server that stores the requests it gets. `bodies` unpacks those of a path."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Post)
@@ -78,7 +78,7 @@ def receiver() -> Iterator[Receiver]:
 
 @contextmanager
 def sent(receiver: Receiver, settings: Settings) -> Iterator[io.StringIO]:
-    """Send all events of the block before it ends. Yields the lines that are logged meanwhile."""
+    """Send errors and traces to the receiver before the block ends. Yields the lines that are logged meanwhile."""
     port, lines = receiver.server_port, io.StringIO()
     settings.OTEL_EXPORTER_OTLP_ENDPOINT = f"http://127.0.0.1:{port}/"
     settings.OTEL_EXPORTER_OTLP_HEADERS = "x-key=of%20the%20collector"
@@ -107,13 +107,13 @@ def sent(receiver: Receiver, settings: Settings) -> Iterator[io.StringIO]:
 
 def events(receiver: Receiver) -> list[dict[str, Any]]:
     """Of Sentry's envelopes (https://develop.sentry.dev/sdk/data-model/envelopes/)."""
-    parsed = []
+    errors = []
     for body in receiver.bodies("/api/4/envelope/"):
         head, item, payload, *rest = body.split(b"\n")
         assert json.loads(item)["type"] == "event" and json.loads(item)["length"] == len(payload) and not any(rest)
-        parsed.append(json.loads(payload))
-        assert json.loads(head)["event_id"] == parsed[-1]["event_id"]
-    return parsed
+        errors.append(json.loads(payload))
+        assert json.loads(head)["event_id"] == errors[-1]["event_id"]
+    return errors
 
 
 def spans(receiver: Receiver) -> list[Any]:
@@ -182,16 +182,16 @@ def test_one_id_ties_errors_lines_and_traces_and_nothing_that_was_written_leaves
     assert (request.span_id.hex(), request.parent_span_id, answer.parent_span_id) == (first, b"", request.span_id)
     assert [link.trace_id.hex() for link in request.links] == [traceparent[3:35]]
     assert (call.name, [event.name for event in call.events]) == ("chat scripted", ["answers"])
-    [received] = [record for record in application.model.requests(WROTE) if "traceparent" in record.headers][:1]
-    assert received.headers["traceparent"] == f"00-{trace}-{call.span_id.hex()}-01"
+    [model_request] = [record for record in application.model.requests(WROTE) if "traceparent" in record.headers][:1]
+    assert model_request.headers["traceparent"] == f"00-{trace}-{call.span_id.hex()}-01"
     logged = [line for line in map(json.loads, lines.getvalue().splitlines()) if line.get("request_id") == request_id]
     assert {"llm.providers.streaming", "core.background"} <= {line["logger"] for line in logged}
 
-    by_logger = {event["logger"]: event for event in events(receiver)}
-    assert set(by_logger) == {"django.request", "core.background", "somebody.elses"}
-    assert by_logger["django.request"]["tags"]["request_id"] == failed
-    assert all(set(event) <= MEMBERS for event in by_logger.values())
-    worker = by_logger["core.background"]
+    errors = {event["logger"]: event for event in events(receiver)}
+    assert set(errors) == {"django.request", "core.background", "somebody.elses"}
+    assert errors["django.request"]["tags"]["request_id"] == failed
+    assert all(set(event) <= MEMBERS for event in errors.values())
+    worker = errors["core.background"]
     assert worker["tags"] == {"request_id": request_id, "turn_id": turn["id"]}
     assert worker["contexts"]["trace"]["trace_id"] == trace and worker["logentry"]["message"] == "%r failed"
     [value] = worker["exception"]["values"]
@@ -201,7 +201,7 @@ def test_one_id_ties_errors_lines_and_traces_and_nothing_that_was_written_leaves
         "lost",
     )
     assert not any("vars" in frame for frame in value["stacktrace"]["frames"])
-    assert by_logger["somebody.elses"]["logentry"]["message"] == "An error of somebody.elses"
+    assert errors["somebody.elses"]["logentry"]["message"] == "An error of somebody.elses"
 
 
 def test_without_an_address_nothing_is_begun() -> None:

@@ -1,4 +1,4 @@
-"""The servers that the product is told of: what it asks of them, and what becomes of requests when they hang."""
+"""The variables that name servers: the settings they give, and requests while a server hangs."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""The logs of a product's processes, which must hold none of the secrets and private texts of people and programs.
+"""Logs of a product's processes while people and programs use it, with every kind of secret and private text.
 
-The end of a run checks the logs of the tests' product in the same way: `product` in tests/conftest.py.
+At the end of a run, `product` in tests/conftest.py checks all logs of the tests' product in the same way.
 """
 
 import json

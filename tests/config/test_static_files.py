@@ -75,7 +75,7 @@ Serve = Callable[[str, str], HttpResponseBase]
 
 @contextmanager
 def serving(root: Path) -> Iterator[Serve]:
-    """Answers a path, to a browser that takes these encodings, by what `root` holds."""
+    """Yield a function that answers a path from the files in `root`, for a browser with these encodings."""
     with override_settings(STATIC_ROOT=root, STORAGES=_hashed()):
         serve = CollectedFilesMiddleware(lambda request: HttpResponse(status=404))  # type: ignore[no-untyped-call]
 
@@ -114,7 +114,7 @@ def test_hashed_names_are_kept_for_good_and_sent_as_the_browser_takes_them(
 
 
 def test_a_process_that_starts_while_another_collects_serves_what_stands_there(tmp_path: Path) -> None:
-    """A link to nothing stands for a file of the other process that is moved while this one looks."""
+    """The other process may move a file at any moment: a broken link stands for such a file here."""
     (tmp_path / "app.css").write_text(".a {}")
     half = tmp_path / ".new-other" / "css"
     half.mkdir(parents=True)
@@ -204,7 +204,7 @@ def rendered(*names: str) -> list[str]:
 
 
 def imports_of(name: str) -> set[str]:
-    """By following every import; the tag itself reads them with an expression of its own."""
+    """Return the modules that a module imports, at any depth. The template tag uses another expression."""
     text = (ROOT / "static" / name).read_text()
     names = {f"js/{each}" for each in re.findall(r'^(?:import|}) ?.*"\./(.+?\.js)";$', text, re.MULTILINE)}
     return names.union(*(imports_of(each) for each in names))
@@ -267,7 +267,7 @@ def test_a_stream_of_events_is_never_held_back_to_be_compressed() -> None:
 
 @pytest.mark.django_db
 def test_two_answers_with_the_same_page_differ_in_length(client: Client) -> None:
-    """So what is reflected in a page cannot be told from how long it is: BREACH needs many more tries."""
+    """The length of a page then does not reveal reflected text: BREACH needs many more tries."""
     client.force_login(User.objects.create_user("olga"))
     sizes = {len(client.get("/settings/", headers={"accept-encoding": "gzip"}).content) for _ in range(20)}
     assert len(sizes) > 1

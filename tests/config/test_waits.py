@@ -67,7 +67,7 @@ def test_sign_in_is_open_while_openid_providers_hang(application: Application, h
             return http.get(f"/login/openid/{rows[number].pk}/")
 
     try:
-        with in_flight(send, AT_ONCE, lambda: hanging.taken == AT_ONCE, hanging.close):
+        with in_flight(send, AT_ONCE, lambda: hanging.connections == AT_ONCE, hanging.close):
             open_sign_in_page(application)
     finally:
         OpenIDProvider.objects.filter(pk__in=[row.pk for row in rows]).delete()
@@ -86,7 +86,7 @@ def test_a_thread_that_waits_for_an_embedder_holds_no_connection(committed: None
 
     with ThreadPoolExecutor(1) as threads:
         request = threads.submit(embed)
-        until(lambda: hanging.taken, "the embedder is asked")
+        until(lambda: hanging.connections, "the embedder is asked")
         assert not request.done() and of_thread[0].connection is None
         hanging.close()
         request.result()

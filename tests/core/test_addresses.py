@@ -1,4 +1,4 @@
-"""Canonical addresses, the addresses that a text names, and lists of hosts."""
+"""Equality of addresses, addresses in a text, and lists of hosts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Work beside requests: the event loop, handing work to workers by name, and finding what was lost."""
+"""Work outside of requests: the event loop, enqueueing work by name, and recovery of lost work."""
 
 import asyncio
 import re
@@ -52,23 +52,23 @@ def test_a_thousand_that_wait_take_no_thread() -> None:
 
 
 def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_order() -> None:
-    steps: list[str] = []
-    work_began = threading.Event()
+    lines: list[str] = []
+    running = threading.Event()
 
     async def work() -> None:
-        work_began.set()
+        running.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            steps.append("told to end")
+            lines.append("told to end")
             await asyncio.sleep(0)
-            steps.append("in order")
+            lines.append("in order")
 
     background.carry(work())
-    assert work_began.wait(WAIT)
+    assert running.wait(WAIT)
     background.end(0)
     background.join()
-    assert steps == ["told to end", "in order"]
+    assert lines == ["told to end", "in order"]
 
 
 def test_what_was_handed_over_just_before_the_end_holds_nobody_up() -> None:

@@ -1,4 +1,4 @@
-"""A Redis whose first becomes a replica while connections to it are open, really."""
+"""A real Redis whose primary becomes a replica while connections to it are open."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -69,7 +69,7 @@ def test_what_is_appended_waits_until_it_is_taken(
 
 
 def _refused(valkey: Valkey) -> bool:
-    """Whether what was tried again is refused, too."""
+    """Return whether four commands were refused: the first ones and their retries."""
     statistics = valkey.says("errorstats")
     return bool(sum(statistics.get(f"errorstat_{kind}", {}).get("count", 0) for kind in REFUSALS) >= 4)
 

@@ -1,4 +1,4 @@
-"""A re-ranker on loopback that refuses what real ones refuse: the more points a text has (`7 points`), the better."""
+"""A scripted re-ranker on loopback, as strict as real ones. It ranks texts by their points (`7 points`)."""
 
 import asyncio
 import json
@@ -18,17 +18,18 @@ PHYSICAL_BATCH = 512  # words of a text with its query, as llama.cpp is started
 
 
 class ScriptedReranker(RawServer):
-    """Speaks Text Embeddings Inference's protocol with `tei`, else Cohere's; with `llama`, as llama.cpp does: it wants
-    no model, gives logits, and what is too long is an error of its own; with `jina`, as Jina does, whose errors have a
-    `detail` and a `code`. `broken`: the whole answer instead of a right
-    one; None answers nothing. `asked`: what came, as the bodies of the requests that were good."""
+    """The re-ranker's server.
+
+    It speaks Cohere's protocol, or with `tei` that of Text Embeddings Inference. With `llama` it behaves as llama.cpp:
+    it takes no model, returns logits, and has its own error for long texts. With `jina` its errors have a `detail` and
+    a `code`. `broken` replaces a right answer; None answers nothing. `rank_requests`: the bodies of valid requests."""
 
     def __init__(
         self, *, tei: bool = False, llama: bool = False, jina: bool = False, broken: bytes | None = b""
     ) -> None:
         super().__init__(self._judge)
         self.tei, self.llama, self.jina, self.broken = tei, llama, jina, broken
-        self.asked: list[dict[str, Any]] = []
+        self.rank_requests: list[dict[str, Any]] = []
 
     @property
     def url(self) -> str:
@@ -55,7 +56,7 @@ class ScriptedReranker(RawServer):
         refusal = ways.get(True, self._refusal_by_cohere)(body)
         if refusal is not None:
             return refusal
-        self.asked.append(body)
+        self.rank_requests.append(body)
         texts = body["texts"] if self.tei else body["documents"]
         name = "score" if self.tei else "relevance_score"
         points = [int((re.findall(r"(\d+) points", text) or [0])[0]) for text in texts]

@@ -339,7 +339,7 @@ def test_many_uploads_at_once_are_all_read(person: Person, stranger: Person) -> 
 
 
 def slow_letter() -> bytes:
-    """A letter whose reader compares each of its lines with the ends of 400 parts, which takes seconds."""
+    """Return a letter that takes seconds to read: each line is compared with the ends of 400 parts."""
     parts = "".join(f"Content-Type: multipart/mixed; boundary=b{n}\r\n\r\n--b{n}\r\n" for n in range(400))
     head = f"From: a@example.org\r\nSubject: {uuid4()}\r\nMIME-Version: 1.0\r\n"
     return (head + parts + "Content-Type: text/plain\r\n\r\n" + "x\n" * 100_000).encode()

@@ -126,7 +126,7 @@ def test_a_directory_is_named_by_its_path() -> None:
 def test_a_server_that_hangs_is_noticed_before_anything_is_written_or_read(
     bucket: None, s3: str, settings: Settings, application: Application, person: Person
 ) -> None:
-    """It is asked with little patience whether the object is there, twice, and by nobody else right after that."""
+    """The storage checks twice with a short timeout whether the object exists, and then nobody asks for a while."""
     file = upload(person, "far.md", b"From a bucket.")["id"]
     with socket.create_server(("127.0.0.1", 0)) as server:
         use(settings, f"http://127.0.0.1:{server.getsockname()[1]}")

@@ -1,4 +1,4 @@
-"""The workspace's re-ranker puts what a search has found into its order; whatever is wrong with it, the first stays."""
+"""The workspace's re-ranker orders the hits of a search. If it fails, the first order stays."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ def test_the_order_is_the_rerankers_and_what_it_was_not_given_follows(files: Any
         assert (points(result.hits), result.notes) == ([9, 7, 1, 5], ())
         assert [hit.score for hit in result.hits[:3]] == [0.9, 0.7, 0.1] and result.hits[3].score <= 0.1
         assert points(find_passages(queries=["falcon", "garden"], files=files, limit=2).hits) == [9, 7]
-        assert [body["query"] for body in server.asked] == ["falcon"], "what it said is kept for a moment"
+        assert [body["query"] for body in server.rank_requests] == ["falcon"], "what it said is kept for a moment"
 
 
 def test_more_passages_than_it_takes_at_once_come_in_several_requests(db: None) -> None:
@@ -46,7 +46,7 @@ def test_more_passages_than_it_takes_at_once_come_in_several_requests(db: None) 
     with ScriptedReranker(tei=True) as server:
         row_of(server, candidates=40).save()
         assert points(find_passages(queries=["falcon"], files=many, limit=40).hits) == list(range(39, -1, -1))
-        assert sorted(len(body["texts"]) for body in server.asked) == [8, 32]
+        assert sorted(len(body["texts"]) for body in server.rank_requests) == [8, 32]
 
 
 @pytest.mark.parametrize("kind", ["tei", "llama", "jina"])
@@ -59,7 +59,7 @@ def test_a_passage_that_is_too_long_for_it_is_cut_and_the_note_says_so(db: None,
         assert [hit.text[7] for hit in result.hits] == ["4", "3"] and 0 < result.hits[0].score < 1
         [note] = result.notes
         assert note.english.startswith("The re-ranker “Ours” judged 1 of 2 passages by their first 3")
-        assert len(server.asked) == 1 and len(server.bodies) == 2
+        assert len(server.rank_requests) == 1 and len(server.bodies) == 2
         Reranker.objects.update(longest=100)
         assert (
             find_passages(queries=["falcon"], files=file).notes[0].english.endswith("by their first 100 tokens alone.")

@@ -366,13 +366,13 @@ def test_a_persona_becomes_somebody_elses(admin_client: Client, admin_user: User
     Persona.objects.create(owner=taker, name="Helper")
     change = reverse("admin:personas_persona_change", args=[persona.pk])
 
-    def given(to: User, name: str = "Diary helper") -> str:
+    def give(to: User, name: str = "Diary helper") -> str:
         form = persona_form(to, name=name, visibility="private")
         return admin_client.post(change, form, follow=True).content.decode()
 
-    assert "“left” is deactivated" in given(left)
-    assert "There is a persona called “Helper” already." in given(taker, "Helper")
-    given(taker)
+    assert "“left” is deactivated" in give(left)
+    assert "There is a persona called “Helper” already." in give(taker, "Helper")
+    give(taker)
     persona.refresh_from_db()
     assert persona.owner == taker
 

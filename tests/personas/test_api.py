@@ -1,4 +1,4 @@
-"""Personas as programs make and change them, and who may."""
+"""The API of personas, and its rights."""
 
 import shlex
 import sys
@@ -13,7 +13,7 @@ from personas.models import BudgetProfile, Persona, Reminder
 from tests.application import Application
 from tests.conftest import Person
 from tests.llm.sums import SERVER
-from tests.personas.programs import Program, made, wrong
+from tests.personas.programs import Program, create_persona, wrong
 
 
 def test_a_persona_is_made_with_all_that_it_has(olga: Program, model: Model) -> None:
@@ -92,7 +92,7 @@ def test_every_wrong_field_is_named_at_once(olga: Program) -> None:
 
 
 def test_a_change_makes_a_version_and_no_change_makes_none(olga: Program) -> None:
-    where = f"personas/{made(olga, reminder='Be brief.')}/"
+    where = f"personas/{create_persona(olga, reminder='Be brief.')}/"
     assert olga.patch(where, {"instructions": "Cite.", "reminder": "Be brief."})["version"] == 1
     changed = olga.patch(where, {"instructions": "Cite every clause."})
     assert (changed["version"], changed["reminder"]) == (2, "Be brief.")
@@ -123,7 +123,7 @@ def test_a_change_based_on_what_is_no_more_there_is_refused(olga: Program) -> No
 
 
 def test_another_reminder_changes_the_etag_too(olga: Program) -> None:
-    pk = made(olga, reminder="Be brief.")
+    pk = create_persona(olga, reminder="Be brief.")
     before = olga.ask("GET", f"personas/{pk}/")["ETag"]
     reminder = olga.get("reminders/")["results"][0]["id"]
     olga.patch(f"reminders/{reminder}/", {"text": "Be exact."})
@@ -132,7 +132,10 @@ def test_another_reminder_changes_the_etag_too(olga: Program) -> None:
 
 
 def test_others_see_what_is_shared_and_change_nothing(olga: Program, otto: Program) -> None:
-    private, shared = made(olga, name="Diary"), made(olga, name="House style", visibility="workspace")
+    private, shared = (
+        create_persona(olga, name="Diary"),
+        create_persona(olga, name="House style", visibility="workspace"),
+    )
     assert [each["name"] for each in otto.get("personas/")["results"]] == ["House style"]
     assert otto.get(f"personas/{shared}/")["editable"] is False
     for method in ("GET", "PATCH", "DELETE"):
@@ -145,20 +148,20 @@ def test_others_see_what_is_shared_and_change_nothing(olga: Program, otto: Progr
 
 
 def test_nobody_sees_two_personas_of_one_name(olga: Program, otto: Program) -> None:
-    pk = made(olga, name="Editor", instructions="One.\r\nTwo.", reminder="Be\r\nbrief.")
+    pk = create_persona(olga, name="Editor", instructions="One.\r\nTwo.", reminder="Be\r\nbrief.")
     stored = olga.get(f"personas/{pk}/")
     assert (stored["instructions"], stored["reminder"]) == ("One.\nTwo.", "Be\nbrief.")
     twice = olga.post("personas/", {"name": "editor", "instructions": ""}, expect=409)
     assert twice["code"] == "name_taken"
     olga.patch(f"personas/{pk}/", {"name": "EDITOR"})
-    other = made(otto, name="Editor")  # which only he sees
+    other = create_persona(otto, name="Editor")  # which only he sees
     assert otto.patch(f"personas/{other}/", {"visibility": "workspace"})["visibility"] == "workspace"
     assert olga.post("personas/", {"name": "Editor", "instructions": ""}, expect=409)["code"] == "name_taken"
     olga.patch(f"personas/{pk}/", {"description": "Mine, and called so before his was shared."})
 
 
 def test_an_administrators_program_changes_shared_personas_with_its_scope(olga: Program, admin: Program) -> None:
-    shared, private = made(olga, visibility="workspace"), made(olga, name="Mine")
+    shared, private = create_persona(olga, visibility="workspace"), create_persona(olga, name="Mine")
     assert admin.patch(f"personas/{shared}/", {"name": "Better"})["name"] == "Better"
     admin.patch(f"personas/{private}/", {"name": "Seen"}, expect=404)
     less = Program(admin.user, ["chat"])
@@ -173,7 +176,7 @@ def test_a_token_without_the_scope_chat_sees_nothing(olga: Program) -> None:
 
 def test_personas_are_searched_and_paged(olga: Program) -> None:
     for name in ("Lawyer", "Editor", "Teacher"):
-        made(olga, name=name, description=f"A good {name.lower()}")
+        create_persona(olga, name=name, description=f"A good {name.lower()}")
     results = olga.get("personas/?search=LAW")["results"]
     assert [each["name"] for each in results] == ["Lawyer"]
     assert len(olga.get("personas/?search=good")["results"]) == 3
@@ -184,7 +187,7 @@ def test_personas_are_searched_and_paged(olga: Program) -> None:
 
 
 def test_conversations_go_on_without_a_deleted_persona(olga: Program) -> None:
-    pk = made(olga, reminder="Cite.")
+    pk = create_persona(olga, reminder="Cite.")
     conversation = Conversation.objects.create(owner=olga.user, persona_id=pk)
     olga.delete(f"personas/{pk}/")
     conversation.refresh_from_db()
@@ -193,7 +196,7 @@ def test_conversations_go_on_without_a_deleted_persona(olga: Program) -> None:
 
 
 def test_a_model_that_was_switched_off_keeps_its_place_and_gets_no_new_persona(olga: Program, model: Model) -> None:
-    pk = made(olga, model=str(model.pk))
+    pk = create_persona(olga, model=str(model.pk))
     Model.objects.update(enabled=False)
     assert olga.patch(f"personas/{pk}/", {"name": "Law", "model": str(model.pk)})["model"] == str(model.pk)
     refused = olga.post("personas/", {"name": "n", "instructions": "", "model": str(model.pk)}, expect=400)
@@ -204,7 +207,7 @@ def test_the_tools_of_a_server_are_known_by_asking_it(olga: Program, tmp_path: P
     program = tmp_path / "sums.py"
     program.write_text(SERVER)
     server = ToolServer.objects.create(name="sums", kind="stdio", command=shlex.join([sys.executable, str(program)]))
-    pk = made(olga, tools=["sums__add", "sums__*", "search_files"])
+    pk = create_persona(olga, tools=["sums__add", "sums__*", "search_files"])
     problem = olga.patch(f"personas/{pk}/", {"tools": ["sums__subtract"]}, expect=400)
     sentence = (
         "web_search, open_url, search_files, read_file, search_conversation, tasks, sums__*, sums__add, sums__multiply"

@@ -1,4 +1,4 @@
-"""The pages of personas: who sees and may do what, and what the choices say."""
+"""The pages of personas: their rights, and the texts of the choices."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Reminders go with who wrote them, but for those that others use."""
+"""Reminders are deleted with their author, except those that others use."""
 
 from uuid import uuid4
 

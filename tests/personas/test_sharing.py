@@ -1,4 +1,4 @@
-"""Personas that are shared with people and with groups: who sees, changes and owns them, and since when no more."""
+"""Personas shared with people and with groups: the rights of each role, and their end."""
 
 from collections.abc import Callable
 from uuid import uuid4

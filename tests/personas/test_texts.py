@@ -1,4 +1,4 @@
-"""The texts that the product sends to a model: what may be written in their place, and who gets it."""
+"""The product's texts for models: the rules for replacements, and the prompts that get them."""
 
 from typing import Any
 

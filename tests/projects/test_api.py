@@ -1,4 +1,4 @@
-"""Projects as programs use them, and what readers, editors and strangers may do, through the running application."""
+"""The API of projects, and the rights of readers, editors and strangers, through the running application."""
 
 from typing import Any
 

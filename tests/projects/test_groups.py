@@ -1,4 +1,4 @@
-"""Projects that are shared with groups, and what a role in one lets people do."""
+"""Projects shared with groups, and the rights of each role."""
 
 from collections.abc import Callable
 from uuid import uuid4

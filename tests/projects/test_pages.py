@@ -1,4 +1,4 @@
-"""The pages of projects and files: who sees and may do what, and that nothing in a file becomes part of a page."""
+"""The pages of projects and files: their rights, and no content of a file becomes part of a page."""
 
 import pytest
 from django.test import Client
@@ -160,7 +160,7 @@ def test_a_citation_of_a_file_that_is_gone_or_closed_says_so(owner: User, projec
 
 
 def test_rows_that_are_read_say_that_the_meter_has_changed(owner: User, project: Project, file: File) -> None:
-    """Also when nobody has done anything but wait."""
+    """This holds even if a person only waits."""
     browser, where = signed_in(owner), f"/projects/{project.pk}/files/"
     File.objects.filter(pk=file.pk).update(status="processing")
     assert "HX-Trigger" not in browser.get(where, headers={"HX-Request": "true"})

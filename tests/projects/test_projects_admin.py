@@ -1,4 +1,4 @@
-"""Administrators run projects: through the same services as their people, and what they open is written down."""
+"""Administrators change projects through the same services as people, and the audit records what they open."""
 
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def project() -> Project:
 
 @pytest.fixture
 def limited(client: Client) -> Client:
-    """Somebody who may only look at projects."""
+    """Return the client of a member of the staff who may only view projects."""
     staff = User.objects.create_user("looks", is_staff=True)
     staff.user_permissions.add(Permission.objects.get(codename="view_project"))
     client.force_login(staff)

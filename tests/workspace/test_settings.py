@@ -1,4 +1,4 @@
-"""The workspace's settings: read and changed by those who may, and each does what it says."""
+"""The workspace's settings: the rights to read and change them, and the effect of each."""
 
 import re
 from datetime import timedelta
@@ -42,7 +42,7 @@ def picture(kind: str = "PNG", size: tuple[int, int] = (600, 300), **options: An
 
 
 def fields_of(page: Any) -> dict[str, Any]:
-    """Return the fields that a browser would send from the admin's unchanged form."""
+    """Return the fields that a browser would send from an untouched form of the admin."""
     form = page.context["adminform"].form
     values = {name: form[name].value() for name in form.fields}
     shown = re.findall(r'type="hidden" name="initial-(\w+)"', page.content.decode())
@@ -107,12 +107,12 @@ def test_programs_read_and_change_them_with_the_scope_and_the_right() -> None:
     assert reader.ask("PATCH", API, '{"name": "Mine"}').json()["code"] == "right_missing"
     program, profile = Program(admin, "admin"), BudgetProfile.objects.create(name="Long")
     body = f'{{"name": "Lighthouse", "default_profile": "{profile.pk}", "layout": "all_first"}}'
-    answer = program.ask("PATCH", API, body).json()
-    assert (answer["name"], answer["layout"], answer["default_profile"]) == ("Lighthouse", "all_first", str(profile.pk))
-    assert (answer["sharing"], answer["logo"]) == (True, None)
+    values = program.ask("PATCH", API, body).json()
+    assert (values["name"], values["layout"], values["default_profile"]) == ("Lighthouse", "all_first", str(profile.pk))
+    assert (values["sharing"], values["logo"]) == (True, None)
     for wrong in ('{"accent": "#ffff00"}', '{"languages": []}', '{"sharng": false}', '{"logo": "x"}', '{"name": ""}'):
         assert program.ask("PATCH", API, wrong).status_code == 400, wrong
-    assert program.ask("GET", API).json() == answer
+    assert program.ask("GET", API).json() == values
     put = program.client.put(
         f"{API}logo/",
         *_form({"file": SimpleUploadedFile("logo.webp", picture("WEBP"), "image/webp")}),
@@ -214,8 +214,8 @@ def test_links_answer_as_if_ended_while_sharing_is_off(signed_in: Client) -> Non
     )
     assert Client().get(address).status_code == 200
     set_to(sharing=False)
-    page = Client().get(address)
-    assert page.status_code == 404
+    answer = Client().get(address)
+    assert answer.status_code == 404
     refused = signed_in.post(f"/api/v1/conversations/{place.pk}/shares/")
     assert (refused.status_code, refused.json()["code"]) == (403, "sharing_off")
     assert "Share by link" not in signed_in.get(f"/c/{place.pk}/organise/").content.decode()

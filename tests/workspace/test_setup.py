@@ -1,4 +1,4 @@
-"""Setting up: what the first administrator is led through, and what is said when something is wrong."""
+"""Setting up: the steps of the first administrator, and their errors."""
 
 import re
 import threading
@@ -78,21 +78,21 @@ def test_only_the_first_sign_in_of_the_first_administrator_leads_there(client: C
 
 def test_from_a_provider_to_the_first_people(admin_client: Client, model: ScriptedModel) -> None:
     model.set_script("other", {"text": "Hello."})
-    offers = connect(admin_client, model.openai_url, KEY)
+    answer = connect(admin_client, model.openai_url, KEY)
     provider = Provider.objects.get()
-    assert offers.headers["Location"] == f"/setup/models/{provider.pk}/"
+    assert answer.headers["Location"] == f"/setup/models/{provider.pk}/"
     assert (provider.api_key, provider.enabled, provider.kind) == (KEY, True, "openai")
-    page = admin_client.get(offers.headers["Location"]).content.decode()
+    page = admin_client.get(answer.headers["Location"]).content.decode()
     assert page.count('name="model"') == 2 and "offers 2 models" in page and KEY not in page
-    chosen = admin_client.post(offers.headers["Location"], {"model": ["scripted"], "other": "by-name"})
+    chosen = admin_client.post(answer.headers["Location"], {"model": ["scripted"], "other": "by-name"})
     assert chosen.headers["Location"] == "/setup/default/"
     assert set(Model.objects.values_list("name", flat=True)) == {"scripted", "by-name"}
     own = Model.objects.get(name="scripted")
     assert admin_client.post("/setup/default/", {"model": str(own.pk)}).headers["Location"] == "/setup/persona/"
     own.refresh_from_db()
     assert own.default
-    response = admin_client.post("/setup/persona/", {"name": "Our editor", "description": "", "instructions": "Edit."})
-    assert response.headers["Location"] == "/setup/people/"
+    reply = admin_client.post("/setup/persona/", {"name": "Our editor", "description": "", "instructions": "Edit."})
+    assert reply.headers["Location"] == "/setup/people/"
     persona = Persona.objects.get(name="Our editor")
     assert (persona.visibility, persona.owner, persona.instructions) == ("workspace", User.objects.get(), "Edit.")
     invited = admin_client.post("/setup/people/", {"username": "ann", "email": ""}).content.decode()
@@ -111,8 +111,8 @@ def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
     page = wrong.content.decode()
     assert wrong.status_code == 422 and "cannot be reached" in page and nobody in page and KEY not in page
     row = Provider.objects.get()
-    shown_again = connect(admin_client, nobody, of=str(row.pk)).content.decode()
-    assert Provider.objects.get().api_key == KEY and "cannot be reached" in shown_again
+    form = connect(admin_client, nobody, of=str(row.pk)).content.decode()
+    assert Provider.objects.get().api_key == KEY and "cannot be reached" in form
     moved = connect(admin_client, refusing, of=str(row.pk)).content.decode()
     assert "The stored key is for the address before" in moved and "clear_api_key" in moved
     refused = connect(admin_client, refusing, "sk-wrong", of=str(row.pk)).content.decode()

@@ -1,4 +1,4 @@
-"""How long `manage.py replay` takes over stored turns, as they were and under another profile. Prints rows as JSON."""
+"""Measure `manage.py replay` over stored turns, as they were and under another profile. Prints rows as JSON."""
 
 import json
 import time
@@ -47,20 +47,20 @@ def main() -> None:
 
 
 def answer(user: User, model: Model) -> None:
-    """A conversation whose every answer has the report that its turn would have stored."""
+    """Store a conversation whose answers have the reports that their turns would have stored."""
     conversation = past(user, TURNS, words=40, model=model)
     messages = list(Message.objects.filter(conversation=conversation).select_related("parent").order_by("depth"))
-    for question, said in zip(messages[::2], messages[1::2], strict=True):
+    for question, reply in zip(messages[::2], messages[1::2], strict=True):
         now = timezone.now()
         turn = Turn.objects.create(
-            conversation=conversation, user_message=question, answer=said, model=model, status="done",
+            conversation=conversation, user_message=question, answer=reply, model=model, status="done",
             started=now, finished=now,
         )  # fmt: skip
         context = context_of_past_turn(turn, model)
-        made = builder.plan(context, question)
-        asked = builder.fingerprint(context, made.prompt)
-        entry = cache.forecast(asked, None, cache_rule(model))
-        call = report.stored(context, made, cycle=1, refused=None, cache=entry)
+        plan = builder.plan(context, question)
+        fingerprint = builder.fingerprint(context, plan.prompt)
+        entry = cache.forecast(fingerprint, None, cache_rule(model))
+        call = report.stored(context, plan, cycle=1, refused=None, cache=entry)
         Turn.objects.filter(pk=turn.pk).update(report={"calls": [call]})
 
 

@@ -1,4 +1,4 @@
-"""What moves in S and R, and what stays (docs/develop/context.md, “Order”)."""
+"""Parts that move in S and R, and parts that stay (docs/develop/context.md, “Order”)."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

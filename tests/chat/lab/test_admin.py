@@ -1,4 +1,4 @@
-"""The prompt lab's page: who may do what there, what it shows of whose words, and that a worker does the work."""
+"""The prompt lab's page: its rights, the private texts that it hides, and the job of its worker."""
 
 import json
 from datetime import timedelta
@@ -36,8 +36,8 @@ def admin(committed: None) -> Client:
 def talked(person: Person, questions: int = 3) -> str:
     place = person.caller.conversation()
     for number in range(questions):
-        asked = person.caller.ask(f"{SECRET} {number}", {"text": f"{SECRET} answered"}, place)
-        assert person.caller.ended(asked["id"])["status"] == "done"
+        turn = person.caller.ask(f"{SECRET} {number}", {"text": f"{SECRET} answered"}, place)
+        assert person.caller.ended(turn["id"])["status"] == "done"
     return place
 
 
@@ -76,12 +76,12 @@ def test_turns_are_planned_again_and_shown_without_a_word_of_them(
 
 def test_a_turn_that_cannot_be_compared_says_why(application: Application, person: Person, admin: Client) -> None:
     place = talked(person, 1)
-    gone = Model.objects.create(provider=Model.objects.get(name="scripted").provider, name=uuid4().hex)
-    person.caller.ended(person.caller.ask("Once more.", None, place, models=[str(gone.pk)])["id"])
-    gone.delete()
+    deleted_model = Model.objects.create(provider=Model.objects.get(name="scripted").provider, name=uuid4().hex)
+    person.caller.ended(person.caller.ask("Once more.", None, place, models=[str(deleted_model.pk)])["id"])
+    deleted_model.delete()
     job = started(admin, form(place))
     assert (job.totals["turns"], job.totals["compared"]) == (2, 1)
-    assert f"The model {gone.name} was deleted." in page_of(admin, job)
+    assert f"The model {deleted_model.name} was deleted." in page_of(admin, job)
 
 
 def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
@@ -110,7 +110,7 @@ def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "sentence"),
     [
         ({"conversation_id": "nonsense"}, "There is no such conversation"),
         ({"conversation_id": str(uuid4())}, "There is no such conversation"),
@@ -125,12 +125,12 @@ def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
     ],
 )
 def test_bad_input_is_said_and_nothing_is_begun(
-    application: Application, person: Person, admin: Client, fields: dict[str, Any], said: str
+    application: Application, person: Person, admin: Client, fields: dict[str, Any], sentence: str
 ) -> None:
     talked(person, 1)
     before = Replay.objects.count()
     page = admin.post(ADD, {**form(), **fields})
-    assert page.status_code == 200 and said in page.content.decode().replace("&#x27;", "'")
+    assert page.status_code == 200 and sentence in page.content.decode().replace("&#x27;", "'")
     assert Replay.objects.count() == before
 
 

@@ -1,4 +1,4 @@
-"""Limits: what holds whom, what a turn sets aside, and what people and programs are told."""
+"""Limits: whom they bind, the tokens that a turn reserves, and the notices to people and programs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,7 +82,7 @@ def refusal(person: User, **more: Any) -> ProductError:
 
 
 def done(turn: Turn, tokens: int) -> None:
-    """As its worker ends it, whose model has read so many tokens."""
+    """End a turn as its worker does, with so many tokens read by the model."""
     turn = Turn.objects.select_related("conversation__owner", "model__provider").get(pk=turn.pk)
     call: Any = {"cycle": 1, "used": tokens, "tools_tokens": 0, "limit": 8_000, "usage": {"input": tokens, "output": 1}}
     outcome = TurnOutcome([{"type": "text", "text": "x"}], 1, calls=[call])
@@ -221,8 +221,8 @@ def test_what_a_program_queues_is_still_of_its_token(user: User) -> None:
         queue(user=user, conversation=turn.conversation, ask=Ask("And then?"))
     done(turn, 10)
     assert not send_next(turn.conversation_id)
-    kept = NextMessage.objects.get(conversation=turn.conversation)
-    assert kept.text == "And then?" and kept.problem.english.startswith("The limit of 1 turns a day is reached.")
+    queued = NextMessage.objects.get(conversation=turn.conversation)
+    assert queued.text == "And then?" and queued.problem.english.startswith("The limit of 1 turns a day is reached.")
 
 
 def test_a_month_is_of_sums_calls_and_what_is_set_aside(user: User) -> None:
@@ -280,16 +280,16 @@ def test_over_a_limit_nothing_is_read_run_or_summarised(user: User, model: Model
     token, _secret = create_token(user=user, name="robot")
     limit("tokens", 500, token=token)
     ModelCall.objects.update(token=token)
-    begun: list[Callable[[], Any]] = [
+    starts: list[Callable[[], Any]] = [
         lambda: start_reading(user=user, asked=question, calls=calls),
         lambda: create_run(user=user, task=task),
         lambda: summaries._start(place, SummaryJob(conversation=place, token_id=origin().token_id)),
     ]
-    for begin in begun:
+    for begin in starts:
         with program(token), pytest.raises(ProductError) as caught:
             begin()
         assert (caught.value.code, caught.value.extra["limit"]["for"]) == ("limit_reached", "token")
-    reading, run = begun[0](), begun[1]()  # the person's own are another matter
+    reading, run = starts[0](), starts[1]()  # the person's own are another matter
     assert (reading.token_id, run.token_id) == (None, None)
 
 

@@ -1,4 +1,4 @@
-"""The sums of days that are over: made once, and always those of the calls."""
+"""Sums of past days: computed once, and equal to those of the calls."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""How a text is read part by part: cutting, folding, what it takes at most, and what was read in the end."""
+"""The reading of a text part by part: cutting, folding, the most calls, and the coverage."""
 
 from itertools import pairwise
 
@@ -40,9 +40,9 @@ def passages(*sizes: int, headings: str = "") -> list[Passage]:
 
 
 def test_passages_hold_every_character_once_and_have_numbers() -> None:
-    found = passages_of([([(0, 10, 50, "A"), (8, 18, 50, "B"), (20, 25, 50, "")], 30)])
-    assert [(each.end, each.tokens - MARK) for each in found] == [(10, 50), (18, 40), (30, 50)]
-    ends = [each.end for each in found]
+    passages_ = passages_of([([(0, 10, 50, "A"), (8, 18, 50, "B"), (20, 25, 50, "")], 30)])
+    assert [(each.end, each.tokens - MARK) for each in passages_] == [(10, 50), (18, 40), (30, 50)]
+    ends = [each.end for each in passages_]
     assert [span_of(ends, number) for number in (1, 2, 3)] == [(0, 10), (10, 18), (18, 30)]
     assert (list(numbers_in(ends, 0, 30)), list(numbers_in(ends, 10, 18))) == ([1, 2, 3], [2])
     assert numbered("0123456789abcdefghABCDEFGHIJKL", 10, 30, ends) == "[2]\nabcdefgh\n\n[3]\nABCDEFGHIJKL"
@@ -52,9 +52,9 @@ def test_passages_hold_every_character_once_and_have_numbers() -> None:
 
 
 def test_the_passages_of_several_files_stand_one_behind_the_other_and_no_part_has_two_files() -> None:
-    found = passages_of([([(0, 10, 50, ""), (10, 18, 40, "")], 20), ([(0, 5, 7, "")], 5)])
-    assert [(each.end, each.file) for each in found] == [(10, 0), (20, 0), (25, 1)]
-    assert parts_of(found, 1_000) == [(0, 2), (2, 3)]
+    passages_ = passages_of([([(0, 10, 50, ""), (10, 18, 40, "")], 20), ([(0, 5, 7, "")], 5)])
+    assert [(each.end, each.file) for each in passages_] == [(10, 0), (20, 0), (25, 1)]
+    assert parts_of(passages_, 1_000) == [(0, 2), (2, 3)]
     many = [([(end - 1, end, 1, "") for end in range(1, 8_001)], 8_000), ([(0, 3, 1, "")], 3)]
     assert len(passages_of(many)) == 8_001 and len(passages_of([*many, *many])) <= MOST_PASSAGES
 
@@ -64,8 +64,8 @@ def test_parts_are_as_full_as_the_room_and_end_before_a_heading() -> None:
     assert parts_of(passages(30, 30, 30, 30, headings="aabb"), 100) == [(0, 2), (2, 4)]
     assert parts_of(passages(10, 30, 30, 30, headings="abbb"), 100) == [(0, 4)]  # a heading that comes too early
     assert parts_of(passages(500, 10), 100) == [(0, 1), (1, 2)]
-    found = parts_of(passages(*[37] * 50), 100)
-    assert found[0][0] == 0 and found[-1][1] == 50 and all(a[1] == b[0] for a, b in pairwise(found))
+    parts = parts_of(passages(*[37] * 50), 100)
+    assert parts[0][0] == 0 and parts[-1][1] == 50 and all(a[1] == b[0] for a, b in pairwise(parts))
 
 
 def test_what_is_folded_together_fits() -> None:
@@ -105,8 +105,8 @@ def test_a_part_is_divided_at_the_end_of_a_passage() -> None:
 def test_what_was_not_read_is_named_with_its_pages_and_why() -> None:
     parts = [Part(0, 40, read=True), Part(40, 60, read=False), Part(60, 80, read=False), Part(80, 100, read=True)]
     spans = [(0, 50), (50, 70), (70, 100)]
-    found = coverage_of(parts, spans, "stopped", Sentence("Stopped."))
-    assert (found.percent, found.missing) == (60, [Missing(40, 80, 1, 3, "stopped", Sentence("Stopped."))])
+    coverage = coverage_of(parts, spans, "stopped", Sentence("Stopped."))
+    assert (coverage.percent, coverage.missing) == (60, [Missing(40, 80, 1, 3, "stopped", Sentence("Stopped."))])
     apart = coverage_of(
         [parts[1], Part(60, 80, read=False, code="x", why=Sentence("X."))], [], "stopped", Sentence("Stopped.")
     )

@@ -31,7 +31,7 @@ SLOW = script({"tokens": 4_000, "interval": 0.02})
 
 @pytest.fixture
 def model(application: Application, scripted_model_row: Model) -> Iterator[Model]:
-    """The one that answers where nothing else is chosen can call tools."""
+    """Make the default model call tools."""
     rows = Model.objects.filter(pk=scripted_model_row.pk)
     rows.update(tools=True)
     yield scripted_model_row
@@ -46,7 +46,7 @@ def browser(person: Person) -> Client:
 
 
 def run_of(person: Person, task: str, *statuses: str) -> Any:
-    """The only run there is of the task, once it has one of these statuses."""
+    """Return the only run of the task, once it has one of these statuses."""
 
     def look() -> Any:
         runs = person.caller.get(f"runs/?task={task}")["results"]
@@ -66,7 +66,7 @@ def fragment(browser: Client, scenario: Work) -> str:
 
 
 def long_ago(**rows: Any) -> None:
-    """The sweeper finds what has waited for so long."""
+    """Make the drafts of these rows old, and run the sweeper."""
     Task.objects.filter(**rows).update(heartbeat=timezone.now() - timedelta(minutes=1))
     sweep_turns()
 
@@ -79,7 +79,7 @@ def test_a_program_is_told_how_it_stands_and_finds_the_checklist(
     run = run_of(person, scenario.task["id"], "ready")
     assert run["unasked"] and run["started"] is None and run["conversation"]
     assert [row["title"] for row in scenario.items()] == ["Look", "Write"] and draft_of(scenario) is None
-    assert scenario.asked() == ["draft"]
+    assert scenario.sent_items() == ["draft"]
     assert "Ready to start" in fragment(browser, scenario)
 
 
@@ -183,12 +183,12 @@ def test_of_two_processes_one_drafts_and_what_a_killed_one_had_begun_is_begun_ag
     with ThreadPoolExecutor(2) as others:
         with transaction.atomic():  # both are on their way before either can begin
             lock_tasks(person.user)
-            begun = [others.submit(another) for _ in range(2)]
+            drafting_ = [others.submit(another) for _ in range(2)]
             long_ago(pk=task.pk)
-        for each in begun:
+        for each in drafting_:
             each.result()
     run_of(person, scenario.task["id"], "ready")
-    assert scenario.asked() == ["draft"]
+    assert scenario.sent_items() == ["draft"]
 
 
 def test_what_cannot_be_drafted_is_said_at_the_task_and_asked_for_again_with_a_button(
@@ -275,4 +275,4 @@ def test_a_program_that_writes_the_items_and_begins_needs_no_draft(
     assert run["status"] == "running"
     scenario.caller.post(f"turns/{turn}/stop/")
     scenario.until(run["id"], "done")
-    assert scenario.asked() == ["draft", ".C01"]
+    assert scenario.sent_items() == ["draft", ".C01"]

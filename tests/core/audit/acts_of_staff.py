@@ -1,4 +1,4 @@
-"""Acts of the administrator in the admin or by a command, and of the product itself."""
+"""Acts of the administrator in the admin or by a command, and acts of the product itself."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -27,7 +27,7 @@ from personas.services import save_prompt, save_text
 from projects import services as projects
 from tests.accounts.factors import with_app
 from tests.core.audit.acts import act, program, staff
-from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
+from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, texts_of
 
 URL = f"http://127.0.0.1:9/{SECRET}"
 
@@ -53,7 +53,7 @@ def _(w: World) -> None:
 @staff("person.link_made")
 def _(w: World) -> None:
     link = w.manage("accounts_user_new_link", w.olga).context["links"][0][1]
-    assert link.partition("key=")[2] not in said(list(Entry.objects.all()))
+    assert link.partition("key=")[2] not in texts_of(list(Entry.objects.all()))
 
 
 @staff("second_factor.reset")
@@ -249,8 +249,8 @@ def _(w: World) -> None:
 
 @staff("provider.changed")
 def _(w: World) -> None:
-    subject = w.provider()
-    w.manage("llm_provider_change", subject, provider_form(subject.name, new_api_key=f"{SECRET}2"))
+    provider = w.provider()
+    w.manage("llm_provider_change", provider, provider_form(provider.name, new_api_key=f"{SECRET}2"))
     assert Entry.objects.get(action="provider.changed").changes["api_key"] is None
 
 
@@ -260,7 +260,7 @@ def _(w: World) -> None:
 
 
 def in_admin(w: World, does: Callable[[], object]) -> None:
-    """Call the service of a form with many fields as the page does."""
+    """Call the service of a form with many fields, as the admin's page does."""
     with acting(Origin(How.ADMIN, AGENT, "a-request")):
         does()
 
@@ -307,8 +307,8 @@ def _(w: World) -> None:
 
 @staff("web_search.switched_off")
 def _(w: World) -> None:
-    WebSearch.objects.filter(pk=(subject := web_search()).pk).update(active=True)
-    w.manage("llm_websearch_stop_using", subject)
+    WebSearch.objects.filter(pk=(search := web_search()).pk).update(active=True)
+    w.manage("llm_websearch_stop_using", search)
 
 
 @staff("web_search.deleted")
@@ -332,17 +332,17 @@ def _(w: World) -> None:
 
 @staff("tool_server.changed")
 def _(w: World) -> None:
-    subject = tool_server()
-    subject.save()
-    subject.approval_required = not subject.approval_required
-    in_admin(w, lambda: store_tool_server(user=w.admin, tool_server=subject, api_key=f"{SECRET}2"))
+    server = tool_server()
+    server.save()
+    server.approval_required = not server.approval_required
+    in_admin(w, lambda: store_tool_server(user=w.admin, tool_server=server, api_key=f"{SECRET}2"))
 
 
 @staff("tool_server.deleted")
 def _(w: World) -> None:
-    subject = tool_server()
-    subject.save()
-    w.manage("llm_toolserver_delete", subject)
+    server = tool_server()
+    server.save()
+    w.manage("llm_toolserver_delete", server)
 
 
 @staff("system_prompt.activated")
@@ -403,8 +403,8 @@ def _(w: World) -> None:
 
 @program("budget_profile.changed")
 def _(w: World) -> None:
-    subject = BudgetProfile.objects.create(name="Large")
-    w.api("PATCH", f"budget-profiles/{subject.pk}/", {"buffer": 77})
+    profile = BudgetProfile.objects.create(name="Large")
+    w.api("PATCH", f"budget-profiles/{profile.pk}/", {"buffer": 77})
     assert Entry.objects.get(action="budget_profile.changed").changes["buffer"][1] == 77
 
 
@@ -464,6 +464,6 @@ def _(w: World) -> None:
 
 @act("conversation.erased", How.SYSTEM)
 def _(w: World) -> None:
-    subject = w.conversation(w.olga)
-    type(subject).objects.filter(pk=subject.pk).update(deleted=timezone.now() - timedelta(days=3))
+    conversation = w.conversation(w.olga)
+    type(conversation).objects.filter(pk=conversation.pk).update(deleted=timezone.now() - timedelta(days=3))
     erase_due()

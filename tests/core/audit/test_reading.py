@@ -35,7 +35,7 @@ def olga() -> User:
 
 @pytest.fixture
 def acts(olga: User) -> list[Entry]:
-    """By olga, and by nobody."""
+    """Return acts of olga, and acts without a person."""
     with acting(Origin(How.PAGE, "203.0.113.9", "request-1")):
         record(user=olga, action="persona.deleted", row=olga)
         record(user=olga, action="group.added", row=olga, name="=cmd()")
@@ -61,15 +61,15 @@ def test_the_api_gives_pages_the_newest_first(client: Client, admin_user: User, 
     first = read(client, headers, page_size=2)
     assert [row["action"] for row in first["results"]] == ["token.made", "group.deleted"]
     assert first["next"]
-    act = first["results"][1]
-    assert (act["how"], act["actor_id"], act["actor_name"], act["object_name"]) == (
+    entry = first["results"][1]
+    assert (entry["how"], entry["actor_id"], entry["actor_name"], entry["object_name"]) == (
         "system",
         None,
         "",
         "Nobody's",
     )
-    assert set(act) >= {"sequence", "at", "address", "request_id", "token_id", "changes", "hash"}
-    assert "digest" not in act
+    assert set(entry) >= {"sequence", "at", "address", "request_id", "token_id", "changes", "hash"}
+    assert "digest" not in entry
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_the_api_gives_pages_the_newest_first(client: Client, admin_user: User, 
 def test_the_api_filters(
     client: Client, admin_user: User, acts: list[Entry], query: dict[str, Any], expected: list[str]
 ) -> None:
-    results = read(client, program(admin_user, "admin"), **query)["results"]
-    assert [row["action"] for row in results] == expected
+    rows = read(client, program(admin_user, "admin"), **query)["results"]
+    assert [row["action"] for row in rows] == expected
 
 
 def test_a_program_goes_on_after_what_it_has_read(client: Client, admin_user: User, acts: list[Entry]) -> None:
     headers = program(admin_user, "admin")
-    results = read(client, headers, after=acts[1].sequence)["results"]
-    assert [row["action"] for row in results] == ["token.made", "group.deleted"]
+    rows = read(client, headers, after=acts[1].sequence)["results"]
+    assert [row["action"] for row in rows] == ["token.made", "group.deleted"]
     by_id = read(client, headers, actor=str(acts[0].actor_id))["results"]
     assert len(by_id) == 2
 
@@ -118,8 +118,8 @@ def test_the_list_is_searched_and_filtered_and_counts_nothing(admin_client: Clie
         page = content(admin_client.get(LIST))
     assert not any("COUNT(" in query["sql"] and "audit_entry" in query["sql"] for query in queries.captured_queries)
     assert "persona.deleted" in page and "group.deleted" in page
-    listed = content(admin_client.get(LIST, {"q": "request-1"}))
-    assert listed.count("203.0.113.9") == 2
+    search_page = content(admin_client.get(LIST, {"q": "request-1"}))
+    assert search_page.count("203.0.113.9") == 2
     assert content(admin_client.get(LIST, {"q": str(acts[0].actor_id)})).count("203.0.113.9") == 2
     assert "203.0.113.9" not in content(admin_client.get(LIST, {"action__exact": "", "action": "group.deleted"}))
     assert "203.0.113.9" not in content(admin_client.get(LIST, {"q": "request"}))
@@ -170,8 +170,8 @@ def run(*arguments: str) -> str:
 def test_the_command_prints_lines_and_json(acts: list[Entry]) -> None:
     lines = run("--actor", "olga").splitlines()
     assert [line.split()[2:4] for line in lines] == [["olga", "persona.deleted"], ["olga", "group.added"]]
-    acts_read = [json.loads(line) for line in run("--json", "--after", str(acts[0].sequence)).splitlines()]
-    assert [each["action"] for each in acts_read] == ["group.added", "group.deleted"]
+    rows = [json.loads(line) for line in run("--json", "--after", str(acts[0].sequence)).splitlines()]
+    assert [each["action"] for each in rows] == ["group.added", "group.deleted"]
     tomorrow = (timezone.now() + timedelta(days=2)).date().isoformat()
     assert run("--since", tomorrow) == ""
     assert "group.deleted" in run("--since", "2001-01-01T08:00Z")

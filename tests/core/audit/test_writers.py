@@ -1,4 +1,4 @@
-"""Many who write at once, each in a transaction of its own."""
+"""Many writers at once, each in a transaction of its own."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""For which tasks a draft of the checklist is due, and what takes that away."""
+"""Tasks for which a draft of the checklist is due, and acts after which it is not."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The pages of tasks: what they show of a day, month and year, and what their forms do and refuse."""
+"""The pages of tasks of a day, month and year, and their forms."""
 
 from datetime import timedelta
 

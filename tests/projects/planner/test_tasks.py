@@ -1,4 +1,4 @@
-"""Objectives, tasks and checklists: numbering, places, moving, progress, and what a model may not do."""
+"""Objectives, tasks and checklists: numbering, places, moving, progress, and acts that a model may not do."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The codes of tasks: what is one, what it says, and how it is found in a text."""
+"""The codes of tasks: their syntax and meaning, and codes in a text."""
 
 import re
 from datetime import date
