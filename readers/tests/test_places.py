@@ -97,7 +97,7 @@ def test_each_word_of_the_text_has_its_place(specks: bool) -> None:
 
 
 def shown(extracted: Extracted, path: Path, number: int, passage: str) -> tuple[int, int, int, int] | None:
-    """In hundredths of the page, what is marked of it."""
+    """Return the marked box of a passage, in hundredths of the page."""
     start, end = extracted.spans[number]
     before, _, _ = extracted.text[start:end].partition(passage)
     where = places.places_of_passage(places.unpacked(extracted.places[number]), before, passage)

@@ -28,7 +28,7 @@ def style(paragraphs: list[tuple[str, int, bytes]], characters: list[tuple[str, 
 
 
 def shown(*paragraphs: tuple[str, int, bytes, int], entries: bytes = b"", bulleted: bool = False) -> list[str]:
-    """Each with its level, what it says, and its entry."""
+    """Return the lines of paragraphs, each given with its text, level, style and entry."""
     content = style([each[:3] for each in paragraphs], [(each[0], entry(each[3])) for each in paragraphs])
     return lines("\r".join(each[0] for each in paragraphs), content, entries, bulleted=bulleted)
 

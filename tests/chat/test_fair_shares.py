@@ -41,7 +41,7 @@ def user(db: object) -> User:
 
 
 def live(user: User, count: int = 1) -> list[Conversation]:
-    """Conversations whose answer is in the making."""
+    """Create conversations with a running answer."""
     conversations = [create_conversation(user=user) for _ in range(count)]
     for conversation in conversations:
         send(user=user, conversation=conversation, ask=Ask("Hello"))

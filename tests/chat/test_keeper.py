@@ -46,7 +46,7 @@ def alive(turn: Turn) -> bool:
 
 @pytest.fixture
 def locked(committed: None) -> Iterator["set[UUID]"]:
-    """Turns that somebody else holds locked, from when they are put into it."""
+    """Yield a set of ids of turns. Another connection locks the row of each id that is added."""
     pks, has_locked, let_go = set[UUID](), Event(), Event()
 
     def hold() -> None:

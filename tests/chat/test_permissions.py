@@ -75,7 +75,7 @@ def test_an_address_that_nobody_named_is_opened_only_once_it_is_allowed(asking: 
     for allow, words in ((False, REFUSED), (True, CLOSED)):
         turn, mark = asking.begin(calling(MADE_UP))
         asking.decide(turn, allow=allow)
-        assert asking.told(turn, mark) == [words]
+        assert asking.results(turn, mark) == [words]
     assert asking.permissions() == []  # each was for once
 
 
@@ -103,7 +103,7 @@ def test_a_result_of_a_search_is_opened_at_once_in_its_turn_and_later(asking: As
 def test_a_decision_for_the_conversation_holds_for_the_host_and_can_be_taken_back(asking: Asking) -> None:
     turn, mark = asking.begin(calling(MADE_UP), calling("http://127.0.0.1/another"))
     asking.decide(turn, allow=True, remember=True)
-    assert asking.told(turn, mark) == [CLOSED, CLOSED]
+    assert asking.results(turn, mark) == [CLOSED, CLOSED]
     [permission] = asking.permissions()
     assert (permission["tool"], permission["host"], permission["allowed"]) == ("open_url", "127.0.0.1", True)
     forget(asking.person, f"conversations/{asking.place}/permissions/{permission['id']}/", 204)
@@ -118,7 +118,7 @@ def test_never_is_remembered_and_the_model_is_told(asking: Asking) -> None:
     client = Client()
     client.force_login(asking.person.user)
     never = "The person does not want 127.0.0.1 to be reached in this conversation. Do not ask for it again."
-    assert asking.told(turn, mark) == [REFUSED, never]
+    assert asking.results(turn, mark) == [REFUSED, never]
     [permission] = asking.permissions()
     assert permission["allowed"] is False
     assert "127.0.0.1 is never allowed: ask again" in client.get(f"/c/{asking.place}/organise/").content.decode()
@@ -182,7 +182,7 @@ def verdict(gate: Gate, url: str) -> CallVerdict:
 
 
 def leads(gate: Gate, source: str, target: str) -> str:
-    """What a redirect is refused with; empty where it is followed."""
+    """Return the sentence with which a redirect is refused, or "" if it is followed."""
     try:
         asyncio.run(gate.follow(httpx2.URL(source), httpx2.URL(target)))
     except FetchRefused as refusal:
@@ -258,7 +258,7 @@ def test_results_of_denied_hosts_never_reach_the_model_and_tool_and_report_say_s
     lists.denied_hosts = "example.org"
     lists.save()
     turn, mark = asking.begin({"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides"]}}]})
-    [result] = asking.told(turn, mark)
+    [result] = asking.results(turn, mark)
     sentence = "2 results are of hosts that this workspace denies; they were left out."
     assert result == f"{sentence}\n\nNothing else was found. Try other words."
     assert "High water" not in json.dumps(asking.person.caller.ended(turn)["parts"])

@@ -244,8 +244,8 @@ def test_the_model_waits_for_eight_statements(application: Application, person: 
         send = partial(client.post, f"conversations/{place}/turns/")
         send(json={"text": "Before."})
         settled(person.user)
-        with listening() as heard:
-            turn = timed(application.model, heard, person.user, partial(send, json={"text": mark}), mark)
+        with listening() as statements:
+            turn = timed(application.model, statements, person.user, partial(send, json={"text": mark}), mark)
     assert turn.count <= 8, [each.shortened for each in turn.before]
 
 
@@ -257,9 +257,9 @@ def test_a_program_of_openais_protocol_waits_for_nine(application: Application, 
     with application.http("/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
         client.post("chat/completions", json=body | {"messages": [{"role": "user", "content": "Before."}]})
         settled(person.user)
-        with listening() as heard:
+        with listening() as statements:
             turn = timed(
-                application.model, heard, person.user, partial(client.post, "chat/completions", json=body), mark
+                application.model, statements, person.user, partial(client.post, "chat/completions", json=body), mark
             )
     assert turn.count <= 9, [each.shortened for each in turn.before]
 

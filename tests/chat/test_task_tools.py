@@ -152,7 +152,7 @@ def test_in_a_run_there_are_only_those_of_the_step_and_they_are_about_its_item(
     scenario = with_items(work(person, application, model), [script(steps, MARK, SAID), script(*DONE)])
     run = scenario.begin()["id"]
     done = scenario.until(run, "done")
-    assert scenario.asked() == [".C01", ".C02"]
+    assert scenario.sent_items() == [".C01", ".C02"]
     parts = person.caller.turn(done["steps"][0]["turn"])["parts"]
     results = [part["text"] for part in parts if part["type"] == "tool_result"]
     assert "is about" in results[0] and "no tool of this name" in results[1]

@@ -190,7 +190,7 @@ def test_the_page_the_panel_and_the_export_say_how_long_it_really_is(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turn = turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    stored_row = turns.kept()
+    stored_row = turns.stored_result()
     tokens = f"{COUNT(stored_row.text):,}"
     client = Client()
     client.force_login(person.user)
@@ -214,7 +214,7 @@ def test_a_kept_result_counts_as_stored_and_goes_with_its_conversation(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    stored_row = turns.kept()
+    stored_row = turns.stored_result()
     assert stored_bytes(person.user) == stored_row.size == len(stored_row.text.encode())
     erase(Conversation.objects.get(pk=turns.place))
     assert not ToolResult.objects.filter(pk=stored_row.pk).exists() and stored_bytes(person.user) == 0
@@ -239,7 +239,7 @@ def test_what_is_beyond_what_is_kept_is_named(
     row = served(Misbehaving([tool("log")], results={"log": {"size": 5_000_000}}))
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turn = turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    stored_row = turns.kept()
+    stored_row = turns.stored_result()
     assert len(stored_row.text) == 4_000_000 and stored_row.characters > 4_500_000
     assert turns.results(1)[0].endswith("\nLAST")
     [note] = [each for each in turns.report(turn, 1)["notes"] if "characters" in each]
@@ -340,7 +340,7 @@ def test_a_result_of_a_deleted_message_is_read_no_more(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    stored_row = turns.kept()
+    stored_row = turns.stored_result()
     question = stored_row.message.parent_id
     assert isinstance(question, UUID)
     person.caller.http.patch(f"messages/{question}/", json={"mark": "excluded"}).raise_for_status()

@@ -103,7 +103,7 @@ def test_a_refusal_lists_so_many_errors_and_no_more() -> None:
 def test_who_finds_no_connection_to_the_database_free_is_told_to_come_again(rf: RequestFactory) -> None:
     error = OperationalError("couldn't get a connection after 30.00 sec")
     error.__cause__ = PoolTimeout()
-    context = {"request": rf.get("/api/v1/files/"), "view": None, "args": (), "kwargs": {}}
+    context: dict[str, Any] = {"request": rf.get("/api/v1/files/"), "view": None, "args": (), "kwargs": {}}
     answer = handle(error, cast("ExceptionHandlerContext", context))
     assert answer is not None
     assert (answer.status_code, answer.data["code"], answer.headers["Retry-After"]) == (503, "unavailable", "5")

@@ -168,8 +168,8 @@ async def test_reasoning_with_calls_that_no_server_takes_does_not_go_back(
         "responses": {"type": "function_call", "call_id": "c1", "name": call.name, "arguments": "{}", "id": "fc_1"},
         "anthropic": {"type": "tool_use", "id": "c1", "name": call.name, "input": {}},
     }
-    thought = ModelMessage("assistant", tool_calls=(call,), reasoning=ReasoningState((items[kind],)))
-    messages = (ModelMessage("user", "Hello"), thought, ModelMessage("tool", "Rain.", tool_call_id="c1"))
+    reasoning_message = ModelMessage("assistant", tool_calls=(call,), reasoning=ReasoningState((items[kind],)))
+    messages = (ModelMessage("user", "Hello"), reasoning_message, ModelMessage("tool", "Rain.", tool_call_id="c1"))
     assert text_of(await events_of(connect(kind), asking(messages=messages, tools=(WEATHER,))))
     assert "functions_x" in json.dumps(await sent(scripted_model))
 

@@ -83,7 +83,7 @@ class Weather:
 async def turn(
     provider: ProviderClient, model: str, script: dict[str, Any], history: Sequence[ModelMessage] = (), **fields: Any
 ) -> tuple[list[LoopEvent], list[ModelMessage]]:
-    """One turn behind `history`: its events, and the messages that it adds, with what is wanted in later turns."""
+    """Run one turn after `history`. Return its events and its messages, with the reasoning that later turns need."""
     question = ModelMessage("user", f"What is the weather?\nscript: {json.dumps(script)}")
     sent: list[ModelMessage] = []
 
@@ -151,8 +151,8 @@ async def test_an_effort_is_said_as_each_protocol_says_it(connect: Connect, scri
         assert text_of(events) == "Yes.", server
         body = scripted_model.requests()[-1].body
         assert {name: body.get(name) for name in expected} == expected, server
-        thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
-        assert thought == ("" if effort == "none" else "Hm."), server
+        reasoning = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+        assert reasoning == ("" if effort == "none" else "Hm."), server
 
 
 async def test_a_model_of_ollama_that_knows_no_levels_is_switched(

@@ -79,7 +79,7 @@ def test_a_program_is_told_how_it_stands_and_finds_the_checklist(
     run = run_of(person, scenario.task["id"], "ready")
     assert run["unasked"] and run["started"] is None and run["conversation"]
     assert [row["title"] for row in scenario.items()] == ["Look", "Write"] and draft_of(scenario) is None
-    assert scenario.asked() == ["draft"]
+    assert scenario.sent_items() == ["draft"]
     assert "Ready to start" in fragment(browser, scenario)
 
 
@@ -188,7 +188,7 @@ def test_of_two_processes_one_drafts_and_what_a_killed_one_had_begun_is_begun_ag
         for each in drafting_:
             each.result()
     run_of(person, scenario.task["id"], "ready")
-    assert scenario.asked() == ["draft"]
+    assert scenario.sent_items() == ["draft"]
 
 
 def test_what_cannot_be_drafted_is_said_at_the_task_and_asked_for_again_with_a_button(
@@ -275,4 +275,4 @@ def test_a_program_that_writes_the_items_and_begins_needs_no_draft(
     assert run["status"] == "running"
     scenario.caller.post(f"turns/{turn}/stop/")
     scenario.until(run["id"], "done")
-    assert scenario.asked() == ["draft", ".C01"]
+    assert scenario.sent_items() == ["draft", ".C01"]

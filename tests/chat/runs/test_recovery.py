@@ -60,11 +60,11 @@ def test_a_run_that_no_worker_takes_begins_when_one_is_there(product: Product, p
     try:
         scenario = with_items(work(person, product, model), [OK, OK])
         run = scenario.begin()
-        assert run["status"] == "running" and scenario.asked() == []
+        assert run["status"] == "running" and scenario.sent_items() == []
     finally:
         product.start_worker()
     scenario.until(run["id"], "done", seconds=120)
-    assert scenario.asked() == [".C01", ".C02"]
+    assert scenario.sent_items() == [".C01", ".C02"]
 
 
 @pytest.mark.usefixtures("second_worker")
@@ -75,5 +75,5 @@ def test_ten_runs_at_once_on_two_workers_do_each_item_once_and_in_order(
     runs = [scenario.begin()["id"] for scenario in works]
     for scenario, run in zip(works, runs, strict=True):
         scenario.until(run, "done", seconds=180)
-        assert scenario.asked() == [".C01", ".C02", ".C03", ".C04"]
+        assert scenario.sent_items() == [".C01", ".C02", ".C03", ".C04"]
         assert [row["status"] for row in scenario.items()] == ["done"] * 4

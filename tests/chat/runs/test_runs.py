@@ -70,7 +70,7 @@ def test_an_item_that_a_model_writes_elsewhere_waits_for_the_person(
     scenario.caller.post(f"tasks/{third['id']}/decline/", expect=200)
     swept(run)
     scenario.until(run, "done")
-    assert scenario.asked() == ["draft", ".C01", ".C02"]
+    assert scenario.sent_items() == ["draft", ".C01", ".C02"]
 
 
 @pytest.mark.parametrize(("read", "begins"), [(400, False), (9_000, True)])
@@ -84,14 +84,14 @@ def test_a_checklist_from_a_prompt_that_was_not_read_whole_is_looked_at_before_i
     # The server says which window it has: that it reports few tokens would prove nothing.
     application.model.say({"GET /api/ps": {"models": [{"name": model.name, "context_length": 450}]}})
     try:
-        begun = scenario.begin(start=True)
-        ready = scenario.until(begun["id"], "done" if begins else "ready")
+        run = scenario.begin(start=True)
+        ready = scenario.until(run["id"], "done" if begins else "ready")
     finally:
         application.model.say()
     if begins:
         return
     assert ready["code"] == "draft_unread" and "did not read the whole prompt" in ready["detail"]
-    assert [item["title"] for item in scenario.items()] == [OK] and scenario.asked() == ["draft"]
+    assert [item["title"] for item in scenario.items()] == [OK] and scenario.sent_items() == ["draft"]
     browser = Client()
     browser.force_login(person.user)
     page = browser.get(f"/c/{ready['conversation']}/").content.decode()
@@ -103,16 +103,16 @@ def test_a_model_task_is_drafted_shown_started_and_done_item_by_item(
     application: Application, person: Person, model: Model
 ) -> None:
     scenario = work(person, application, model, notes=drafting(f"one\n{OK}", OK, OK))
-    begun = scenario.begin()
-    assert begun["status"] == "drafting" and [step["item"] for step in begun["steps"]] == [""]
-    ready = scenario.until(begun["id"], "ready")
+    run = scenario.begin()
+    assert run["status"] == "drafting" and [step["item"] for step in run["steps"]] == [""]
+    ready = scenario.until(run["id"], "ready")
     items = scenario.items()
-    assert len(items) == 3 and scenario.asked() == ["draft"]
+    assert len(items) == 3 and scenario.sent_items() == ["draft"]
     person.caller.http.patch(f"tasks/{items[0]['id']}/", json={"title": OK})  # it may be edited before it starts
     assert scenario.caller.get(f"tasks/{scenario.task['id']}/")["status"] == "waiting"
     scenario.caller.post(f"runs/{ready['id']}/start/")
     done = scenario.until(ready["id"], "done")
-    assert scenario.asked() == ["draft", ".C01", ".C02", ".C03"]
+    assert scenario.sent_items() == ["draft", ".C01", ".C02", ".C03"]
     assert [row["status"] for row in scenario.items()] == ["done"] * 3
     assert scenario.caller.get(f"tasks/{scenario.task['id']}/")["status"] == "done"
     assert [step["status"] for step in done["steps"]] == ["done"] * 4
@@ -136,7 +136,7 @@ def test_a_run_that_a_program_begins_with_nothing_else_goes_on_to_its_end(
     persona = Persona.objects.create(owner=person.user, name="Doer", model=model)
     run = scenario.caller.post(f"tasks/{scenario.task['id']}/runs/", {"persona": str(persona.pk)}, expect=202)
     assert scenario.until(run["id"], "done", "ready", "waiting")["status"] == "done"
-    assert scenario.asked() == ["draft", ".C01", ".C02"]
+    assert scenario.sent_items() == ["draft", ".C01", ".C02"]
 
 
 def test_a_hybrid_task_stops_at_its_breakpoint_and_goes_on_when_it_is_cleared_or_answered(
@@ -164,7 +164,7 @@ def test_a_hybrid_task_stops_at_its_breakpoint_and_goes_on_when_it_is_cleared_or
     scenario.caller.post(f"tasks/{third['id']}/clear/", expect=200)
     swept(run)  # it was done elsewhere, so nobody else advances the run
     scenario.until(run, "done")
-    assert scenario.asked() == ["draft", ".C01", ".C02", ".C03"]
+    assert scenario.sent_items() == ["draft", ".C01", ".C02", ".C03"]
 
 
 def test_a_question_stops_the_run_and_what_is_sent_in_its_conversation_answers_it(
@@ -180,7 +180,7 @@ def test_a_question_stops_the_run_and_what_is_sent_in_its_conversation_answers_i
     sent = scenario.caller.post(f"conversations/{run['conversation']}/turns/", {"text": "Blue."})["turns"]
     done = scenario.until(run["id"], "done")
     assert [step["turn"] for step in done["steps"]][1] == sent[0]["id"]
-    assert scenario.asked() == [".C01", ".C01", ".C02"]
+    assert scenario.sent_items() == [".C01", ".C01", ".C02"]
     text = scenario.caller.get(f"messages/{sent[0]['user_message']}/")["text"]
     assert text.startswith("Blue.\n\nItem @")
 
@@ -213,7 +213,7 @@ def test_an_item_that_is_not_marked_is_asked_about_once_more_and_then_the_user_i
     scenario.caller.http.patch(f"tasks/{first['id']}/", json={"status": "done"})  # ticked by its user: it goes on
     swept(run)
     scenario.until(run, "done")
-    assert scenario.asked() == [".C01", ".C01", ".C02"]
+    assert scenario.sent_items() == [".C01", ".C01", ".C02"]
 
 
 def test_a_model_that_never_finishes_is_stopped_by_its_cap_and_says_so(
@@ -225,7 +225,7 @@ def test_a_model_that_never_finishes_is_stopped_by_its_cap_and_says_so(
     scenario.caller.post(f"runs/{run}/retry/")
     failed = scenario.until(run, "failed")
     assert failed["code"] == "run_cap_reached" and "3 steps" in failed["detail"]
-    assert failed["used"]["steps"] == failed["caps"]["steps"] == 3 == len(scenario.asked())
+    assert failed["used"]["steps"] == failed["caps"]["steps"] == 3 == len(scenario.sent_items())
     assert scenario.caller.post(f"runs/{run}/retry/")["status"] == "failed"
     assert [row["status"] for row in scenario.items()] == ["open", "open"]
     Persona.objects.get(owner=person.user).budget_profile.delete()  # type: ignore[union-attr]  # it has one
@@ -242,7 +242,7 @@ def test_the_caps_on_tokens_and_on_minutes_hold(application: Application, person
     run = scenario.begin(persona=with_caps(person, model, run_max_tokens=3_000))["id"]
     failed = scenario.until(run, "failed")
     assert failed["code"] == "run_cap_reached" and "3,012 of 3,000 tokens" in failed["detail"]
-    assert scenario.asked() == [".C01"]
+    assert scenario.sent_items() == [".C01"]
     late = three(person, application, model, SLOW, OK)
     run = late.begin(persona=with_caps(person, model, run_max_minutes=1))["id"]
     turn = late.caller.get(f"runs/{run}/")["steps"][0]["turn"]
@@ -276,11 +276,11 @@ def test_a_run_can_be_stopped_at_any_moment_and_goes_on_where_it_was(
     assert scenario.caller.ended(turn)["status"] == "stopped"
     assert scenario.caller.post(f"runs/{run}/stop/")["status"] == "stopped"
     until(lambda: scenario.caller.get(f"runs/{run}/")["steps"][-1]["status"] == "stopped", "its step is settled")
-    assert scenario.asked() == [".C01", ".C02"]
+    assert scenario.sent_items() == [".C01", ".C02"]
     scenario.caller.http.patch(f"tasks/{scenario.items()[1]['id']}/", json={"title": OK})
     scenario.caller.post(f"runs/{run}/retry/")
     scenario.until(run, "done")
-    assert scenario.asked() == [".C01", ".C02", ".C02", ".C03"]
+    assert scenario.sent_items() == [".C01", ".C02", ".C02", ".C03"]
 
 
 def test_stopping_the_answer_stops_the_run(application: Application, person: Person, model: Model) -> None:
@@ -309,7 +309,7 @@ def test_between_two_items_nobody_else_asks_in_the_conversation(
 def test_a_run_that_goes_on_does_not_wait_for_one_that_begins_while_that_one_waits_for_it(
     application: Application, person: Person, model: Model
 ) -> None:
-    scenario, begun = three(person, application, model, OK), create_conversation(user=person.user)
+    scenario, beginning = three(person, application, model, OK), create_conversation(user=person.user)
     now, task = timezone.now(), Task.objects.get(pk=scenario.task["id"])
     place = create_conversation(user=person.user)
     run = Run(owner=person.user, task=task, conversation=place, model=model, status="running", started=now)
@@ -337,7 +337,7 @@ def test_a_run_that_goes_on_does_not_wait_for_one_that_begins_while_that_one_wai
             going_on = other.submit(go_on)
             process = backend.get()
             until(lambda: waits(process), "the run waits for the tasks of its person")
-            lock(begun)
+            lock(beginning)
         going_on.result()
     scenario.until(str(run.pk), "done")
 
@@ -373,7 +373,7 @@ def test_a_model_that_drafts_nothing_is_asked_again_and_the_user_may_write_the_l
     scenario = work(person, application, model, notes=SILENT)
     run = scenario.begin()["id"]
     waiting = scenario.until(run, "waiting")
-    assert waiting["code"] == "no_checklist" and scenario.asked() == ["draft", "draft"]
+    assert waiting["code"] == "no_checklist" and scenario.sent_items() == ["draft", "draft"]
     assert scenario.caller.post(f"runs/{run}/start/", expect=409)["code"] == "not_ready"
     with_items(scenario, [OK])
     scenario.caller.post(f"runs/{run}/start/")
@@ -392,4 +392,4 @@ def test_what_is_stopped_and_tried_again_at_once_begins_when_the_old_answer_has_
     scenario.caller.post(f"runs/{run['id']}/retry/")
     done = scenario.until(run["id"], "done")
     assert [step["status"] for step in done["steps"]] == ["stopped", "done", "done"]
-    assert scenario.caller.turn(turn)["status"] == "stopped" and scenario.asked() == [".C01", ".C01", ".C02"]
+    assert scenario.caller.turn(turn)["status"] == "stopped" and scenario.sent_items() == [".C01", ".C01", ".C02"]
