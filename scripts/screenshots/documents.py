@@ -79,8 +79,9 @@ def xlsx(rows: list[HourlyReading]) -> bytes:
     sheet = workbook.active
     assert sheet is not None
     sheet.title = "Zones 3 and 4"
-    for row in [("Time", "Zone 3", "Zone 3 (controls)", "Zone 4", "Zone 4 (controls)"), *rows]:
-        sheet.append(row)
+    sheet.append(["Time", "Zone 3", "Zone 3 (controls)", "Zone 4", "Zone 4 (controls)"])
+    for row in rows:
+        sheet.append(list(row))
     content = BytesIO()
     workbook.save(content)
     return content.getvalue()
